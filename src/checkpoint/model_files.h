@@ -1,0 +1,50 @@
+// The files of a model, by name: a directory on disk (mapped), or the model linked into the binary.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/mmap.h"
+#include "base/result.h"
+
+namespace lily {
+
+class ModelFiles {
+ public:
+  /// `model` is "tiny" (the embedded model) or a checkpoint directory.
+  static Result<std::shared_ptr<ModelFiles>> open(const std::string& model);
+
+  /// The bytes of a file, valid as long as this object lives. kNotFound when there is none. Thread-safe.
+  Result<std::span<const std::byte>> bytes(const std::string& name);
+  Result<std::string_view> text(const std::string& name);
+  [[nodiscard]] bool contains(const std::string& name) const;
+  /// All file names, sorted.
+  [[nodiscard]] std::vector<std::string> names() const;
+  /// For messages: the directory, or "tiny".
+  [[nodiscard]] const std::string& label() const { return label_; }
+  /// "tiny", or the directory's last component: the name the model goes by.
+  [[nodiscard]] const std::string& name() const { return name_; }
+
+ private:
+  std::string label_;
+  std::string name_;
+  std::filesystem::path directory_;  // empty for the embedded model
+  std::mutex mutex_;
+  std::map<std::string, MappedFile> mapped_;
+};
+
+/// The files of models/tiny, linked into the binary: name and bytes.
+struct EmbeddedFile {
+  std::string_view name;
+  std::span<const std::byte> bytes;
+};
+std::span<const EmbeddedFile> embedded_model();
+
+}  // namespace lily

@@ -1,0 +1,53 @@
+// From logits to a token: a pure function of logits, parameters, history and a seeded random stream.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "base/types.h"
+
+namespace lily {
+
+/// Applied in this order: logit_bias, repetition/presence/frequency penalties, temperature, top_k, top_p, min_p.
+struct SamplingParams {
+  float temperature = 1.0F;         ///< 0: greedy
+  float top_p = 1.0F;               ///< 0 keeps one candidate
+  std::int64_t top_k = 0;           ///< 0 or -1: off
+  float min_p = 0.0F;
+  float presence_penalty = 0.0F;    ///< over the whole answer so far
+  float frequency_penalty = 0.0F;   ///< over the whole answer so far
+  float repetition_penalty = 1.0F;  ///< over prompt and answer, the last `repetition_window` tokens
+  std::int64_t repetition_window = 1024;
+  std::uint64_t seed = 0;
+  std::map<TokenId, float> logit_bias;
+};
+
+struct TokenLogprob {
+  TokenId id = 0;
+  float logprob = 0;
+};
+
+struct Sampled {
+  TokenId id = 0;
+  float logprob = 0;              ///< log-softmax of the raw logits, masked ids excluded
+  std::vector<TokenLogprob> top;  ///< the `top_logprobs` likeliest, descending
+};
+
+class Sampler {
+ public:
+  /// Ids from `vocab_end` on have no token and are never sampled.
+  Sampler(SamplingParams params, TokenId vocab_end);
+
+  /// Draws token number `step` of the answer: equal arguments give equal tokens. `prompt` and `generated` feed the
+  /// penalties. `logits` [V] is scratch: it is modified. `want_logprob` with `top_logprobs` fills those fields.
+  Sampled sample(std::span<float> logits, std::span<const TokenId> prompt, std::span<const TokenId> generated,
+                 bool want_logprob, int top_logprobs);
+
+ private:
+  SamplingParams params_;
+  TokenId vocab_end_;
+};
+
+}  // namespace lily

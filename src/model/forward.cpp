@@ -1,0 +1,41 @@
+#include "model/forward.h"
+
+#include <variant>
+
+namespace lily {
+namespace {
+
+// x += mixer(norm(x)); x += moe(norm(x))
+void decoder_layer(Backend& backend, const LayerWeights& layer, int index, int& linear_index,
+                   int& attention_index) {
+  if (const auto* recurrent = std::get_if<RecurrentWeights>(&layer.mixer)) {
+    backend.recurrent_block({.layer = index, .linear_index = linear_index++, .weights = *recurrent});
+  } else {
+    backend.attention_block({.layer = index,
+                             .attention_index = attention_index++,
+                             .weights = std::get<AttentionWeights>(layer.mixer)});
+  }
+  backend.moe_block({.layer = index, .weights = layer.mlp});
+}
+
+}  // namespace
+
+Result<void> forward(Backend& backend, const ModelWeights& weights, const Batch& batch,
+                     std::span<float> logits, const ResidualProbe& probe) {
+  backend.begin(batch);
+  backend.embed({.embed_tokens = weights.embed_tokens});
+  if (probe) probe(0);
+
+  int linear_index = 0;
+  int attention_index = 0;
+  for (int index = 0; const LayerWeights& layer : weights.layers) {
+    decoder_layer(backend, layer, index, linear_index, attention_index);
+    ++index;
+    if (probe) probe(index);
+  }
+
+  backend.head({.norm = weights.norm, .lm_head = weights.lm_head, .logits = logits});
+  return backend.finish();
+}
+
+}  // namespace lily
