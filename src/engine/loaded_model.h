@@ -1,0 +1,82 @@
+// Everything that opening a model yields: weights in place, a backend that holds them, and the text side if there is
+// one. What the Engine runs on; `lily logits`, `eval` and `bench` use it directly.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "base/result.h"
+#include "checkpoint/checkpoint.h"
+#include "engine/sequence.h"
+#include "engine/state_pool.h"
+#include "model/weights.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace lily {
+
+struct ModelOptions {
+  std::string model = "tiny";         ///< checkpoint directory, or "tiny"
+  BackendOptions backend;
+  std::int64_t max_seq = 0;           ///< tokens a sequence may hold; 0: min(max_position_embeddings, 32768)
+  std::int64_t slots = 1;             ///< sequences that run at once
+  std::int64_t spare_slots = 0;       ///< further recurrent slots, for snapshots
+  std::int64_t max_rows = 512;        ///< rows of a step, and so the longest prefill chunk
+  bool assume_template = false;       ///< take an unknown chat template for Qwen3.6's
+};
+
+class LoadedModel {
+ public:
+  static Result<std::unique_ptr<LoadedModel>> open(const ModelOptions& options);
+
+  [[nodiscard]] const ModelConfig& config() const { return checkpoint_->config(); }
+  [[nodiscard]] const Shapes& shapes() const { return weights_.shapes; }
+  [[nodiscard]] const ModelWeights& weights() const { return weights_; }
+  [[nodiscard]] Checkpoint& checkpoint() { return *checkpoint_; }
+  [[nodiscard]] Backend& backend() { return *backend_; }
+  [[nodiscard]] StatePool& pool() { return *pool_; }
+  [[nodiscard]] const std::string& name() const { return name_; }
+  [[nodiscard]] std::int64_t max_seq() const { return max_seq_; }
+  [[nodiscard]] std::int64_t max_rows() const { return max_rows_; }
+  /// Ids that end an answer: the union of config.json, generation_config.json and the template's <|im_end|>.
+  [[nodiscard]] const std::vector<TokenId>& eos() const { return eos_; }
+  /// One past the last id that may be sampled: ids without a token are never emitted.
+  [[nodiscard]] TokenId vocab_end() const { return vocab_end_; }
+
+  /// Null when the checkpoint has no tokenizer.json (the reference checkpoints).
+  [[nodiscard]] const Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }
+  /// The template, or why there is none.
+  [[nodiscard]] const Result<ChatTemplate>& chat_template() const { return *chat_template_; }
+
+  /// Runs `tokens` through `sequence` in steps of at most `chunk` rows (0: max_rows), cut on the absolute grid, and
+  /// leaves the logits of the last row (Logits::kLast) or of every row (kAll, [tokens, V]) in `logits`.
+  /// `progress(done)` is called after each step; returning false cancels (kCancelled).
+  Result<void> prefill(Sequence& sequence, std::span<const TokenId> tokens, Logits wanted, std::vector<float>& logits,
+                       std::int64_t chunk = 0, const std::function<bool(std::int64_t done)>& progress = {});
+
+ private:
+  LoadedModel() = default;
+  std::string name_;
+  std::unique_ptr<Checkpoint> checkpoint_;
+  ModelWeights weights_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<StatePool> pool_;
+  std::optional<Tokenizer> tokenizer_;
+  std::optional<Result<ChatTemplate>> chat_template_;
+  std::vector<TokenId> eos_;
+  TokenId vocab_end_ = 0;
+  std::int64_t max_seq_ = 0;
+  std::int64_t max_rows_ = 0;
+};
+
+/// How many of the `remaining` tokens at absolute `position` the next step takes: at most `chunk`, ending on a multiple
+/// of kPrefillGrid unless it takes the rest or `chunk` is smaller than the grid.
+[[nodiscard]] std::int64_t next_chunk(std::int64_t position, std::int64_t remaining, std::int64_t chunk);
+
+}  // namespace lily
