@@ -1,12 +1,13 @@
 // The contract between the model and the machines that run it.
 //
-// A backend holds one loaded model and the states of its sequences, and implements the five blocks that forward.cpp
-// calls in order. Activations live in the backend: a step starts with begin(), each block transforms the residual
-// stream [rows, H], head() ends it. Inside a block a backend does as it likes; it may also carry a pending norm or
-// residual across a block boundary. The reference backend defines what every block must compute.
+// A backend holds one loaded model and the states of its sequences, and implements the five blocks that
+// forward.cpp calls in order. Activations live in the backend: a step starts with begin(), each block
+// transforms the residual stream [rows, H], head() ends it. Inside a block a backend does as it likes; it may
+// also carry a pending norm or residual across a block boundary. The reference backend defines what every
+// block must compute.
 //
-// One thread calls a backend. Rows of a step never influence each other except through their own sequence's state:
-// the same segment gives the same bits alone and in company.
+// One thread calls a backend. Rows of a step never influence each other except through their own sequence's
+// state: the same segment gives the same bits alone and in company.
 #pragma once
 
 #include <cstdint>
@@ -33,9 +34,10 @@ enum class Logits { kNone, kLast, kAll };
 /// Consecutive new tokens of one sequence. Prefill is a segment of many tokens, decode one of one.
 struct Segment {
   std::span<const TokenId> tokens;
-  std::int64_t position = 0;       ///< absolute position of tokens[0]; the state holds exactly this many tokens
-  std::span<const PageId> pages;   ///< pages[p / kKvPageTokens] holds position p, up to position + tokens.size()
-  SlotId slot = -1;                ///< advanced in place
+  std::int64_t position = 0;  ///< absolute position of tokens[0]; the state holds exactly this many tokens
+  std::span<const PageId>
+      pages;         ///< pages[p / kKvPageTokens] holds position p, up to position + tokens.size()
+  SlotId slot = -1;  ///< advanced in place
   Logits logits = Logits::kLast;
 
   [[nodiscard]] std::int64_t rows() const { return static_cast<std::int64_t>(tokens.size()); }
@@ -54,14 +56,14 @@ struct EmbedBlock {
 };
 
 struct RecurrentBlock {
-  int layer = 0;             ///< index in the model
-  int linear_index = 0;      ///< index among the gated-delta layers, selects the state
+  int layer = 0;         ///< index in the model
+  int linear_index = 0;  ///< index among the gated-delta layers, selects the state
   const RecurrentWeights& weights;
 };
 
 struct AttentionBlock {
-  int layer = 0;             ///< index in the model
-  int attention_index = 0;   ///< index among the full-attention layers, selects the K/V rows
+  int layer = 0;            ///< index in the model
+  int attention_index = 0;  ///< index among the full-attention layers, selects the K/V rows
   const AttentionWeights& weights;
 };
 
@@ -110,8 +112,8 @@ class Backend {
   /// The residual stream between blocks, [rows, H]: for tests that compare layer by layer.
   virtual void read_residual(std::span<float> out) = 0;
 
-  /// State, by value. A slot is zeroed before its first use; copying is how snapshots and forks are made. A page's
-  /// rows beyond a sequence's length are never read, so pages need no clearing.
+  /// State, by value. A slot is zeroed before its first use; copying is how snapshots and forks are made. A
+  /// page's rows beyond a sequence's length are never read, so pages need no clearing.
   virtual void zero_slot(SlotId slot) = 0;
   virtual void copy_slot(SlotId from, SlotId to) = 0;
   virtual void copy_page(PageId from, PageId to) = 0;
@@ -127,8 +129,9 @@ class Backend {
   virtual void release_slot(SlotId /*slot*/) {}
 };
 
-/// Loads `weights` into the backend named in `options`. A backend left out of this build is an error that says so;
-/// `auto` takes the best that works and logs why the better ones did not. `weights` must outlive the backend.
+/// Loads `weights` into the backend named in `options`. A backend left out of this build is an error that
+/// says so; `auto` takes the best that works and logs why the better ones did not. `weights` must outlive the
+/// backend.
 Result<std::unique_ptr<Backend>> make_backend(const BackendOptions& options, const ModelWeights& weights,
                                               const BackendLimits& limits);
 
@@ -137,8 +140,11 @@ std::vector<std::string> available_backends();
 
 /// One maker per backend; a backend left out of the build links a stub that returns kUnsupported.
 Result<std::unique_ptr<Backend>> make_reference_backend(const ModelWeights&, const BackendLimits&);
-Result<std::unique_ptr<Backend>> make_cpu_backend(const BackendOptions&, const ModelWeights&, const BackendLimits&);
-Result<std::unique_ptr<Backend>> make_cuda_backend(const BackendOptions&, const ModelWeights&, const BackendLimits&);
-Result<std::unique_ptr<Backend>> make_metal_backend(const BackendOptions&, const ModelWeights&, const BackendLimits&);
+Result<std::unique_ptr<Backend>> make_cpu_backend(const BackendOptions&, const ModelWeights&,
+                                                  const BackendLimits&);
+Result<std::unique_ptr<Backend>> make_cuda_backend(const BackendOptions&, const ModelWeights&,
+                                                   const BackendLimits&);
+Result<std::unique_ptr<Backend>> make_metal_backend(const BackendOptions&, const ModelWeights&,
+                                                    const BackendLimits&);
 
 }  // namespace lily

@@ -1,4 +1,5 @@
-// LILY_CHECK: aborts with a formatted message when one of our own invariants is broken. Never for outside input.
+// LILY_CHECK: aborts with a formatted message when one of our own invariants is broken. Never for outside
+// input.
 #pragma once
 
 #include <fmt/core.h>
@@ -11,8 +12,8 @@ namespace lily {
 
 }  // namespace lily
 
-#define LILY_CHECK(condition, ...)                                                              \
-  do {                                                                                          \
-    if (!(condition)) [[unlikely]]                                                              \
+#define LILY_CHECK(condition, ...)                                                      \
+  do {                                                                                  \
+    if (!(condition)) [[unlikely]]                                                      \
       ::lily::check_failed(__FILE__, __LINE__, #condition, ::fmt::format(__VA_ARGS__)); \
   } while (false)

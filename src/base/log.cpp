@@ -43,8 +43,14 @@ Result<Level> parse_level(std::string_view name) {
   return fail(ErrorCode::kInvalidArgument, "log level '{}': expected debug, info, warn, error or off", name);
 }
 
-void set_level(Level level) { logger().set_level(to_spdlog(level)); }
-bool enabled(Level level) { return logger().should_log(to_spdlog(level)); }
-void write(Level level, std::string_view message) { logger().log(to_spdlog(level), message); }
+void set_level(Level level) {
+  logger().set_level(to_spdlog(level));
+}
+bool enabled(Level level) {
+  return logger().should_log(to_spdlog(level));
+}
+void write(Level level, std::string_view message) {
+  logger().log(to_spdlog(level), message);
+}
 
 }  // namespace lily::log

@@ -1,5 +1,5 @@
-// The engine: one thread that owns the device, a bounded queue of requests in front of it, a stream of tokens behind.
-// What programs include; everything is thread-safe.
+// The engine: one thread that owns the device, a bounded queue of requests in front of it, a stream of tokens
+// behind. What programs include; everything is thread-safe.
 #pragma once
 
 #include <chrono>
@@ -22,10 +22,10 @@ namespace lily {
 struct GenerateRequest {
   std::vector<TokenId> prompt;
   SamplingParams sampling;
-  std::int64_t max_tokens = 0;   ///< 0: as many as fit; more than fit is clamped
-  bool ignore_eos = false;       ///< go on past the model's stop ids (benchmarks)
+  std::int64_t max_tokens = 0;  ///< 0: as many as fit; more than fit is clamped
+  bool ignore_eos = false;      ///< go on past the model's stop ids (benchmarks)
   bool logprobs = false;
-  int top_logprobs = 0;          ///< 0..20
+  int top_logprobs = 0;  ///< 0..20
 };
 
 enum class FinishReason {
@@ -56,11 +56,11 @@ class Generation {
   /// Takes effect within one step, whether queued, prefilling or decoding. Tokens already made stay readable.
   void cancel();
 
-  [[nodiscard]] bool finished() const;                 ///< no token is left to read and none will come
-  [[nodiscard]] FinishReason finish_reason() const;    ///< meaningful once finished
-  [[nodiscard]] Error error() const;                   ///< for kError
+  [[nodiscard]] bool finished() const;               ///< no token is left to read and none will come
+  [[nodiscard]] FinishReason finish_reason() const;  ///< meaningful once finished
+  [[nodiscard]] Error error() const;                 ///< for kError
   [[nodiscard]] GenerationUsage usage() const;
-  [[nodiscard]] std::int64_t prefilled() const;        ///< prompt tokens done so far, for progress
+  [[nodiscard]] std::int64_t prefilled() const;  ///< prompt tokens done so far, for progress
 
  private:
   friend class Engine;
@@ -84,8 +84,9 @@ class Engine {
   static Result<std::unique_ptr<Engine>> open(const EngineOptions& options);
   ~Engine();  ///< cancels what runs and joins the thread
 
-  /// Queues a request. kInvalidArgument for a prompt that is empty, holds an id outside the vocabulary or does not
-  /// fit the context (both numbers named); kExhausted when the queue is full; kCancelled after drain().
+  /// Queues a request. kInvalidArgument for a prompt that is empty, holds an id outside the vocabulary or
+  /// does not fit the context (both numbers named); kExhausted when the queue is full; kCancelled after
+  /// drain().
   Result<std::shared_ptr<Generation>> submit(GenerateRequest request);
 
   /// Refuses new requests and waits until those in hand are finished, or cancels them at the deadline.

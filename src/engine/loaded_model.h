@@ -1,5 +1,5 @@
-// Everything that opening a model yields: weights in place, a backend that holds them, and the text side if there is
-// one. What the Engine runs on; `lily logits`, `eval` and `bench` use it directly.
+// Everything that opening a model yields: weights in place, a backend that holds them, and the text side if
+// there is one. What the Engine runs on; `lily logits`, `eval` and `bench` use it directly.
 #pragma once
 
 #include <cstdint>
@@ -22,13 +22,13 @@
 namespace lily {
 
 struct ModelOptions {
-  std::string model = "tiny";         ///< checkpoint directory, or "tiny"
+  std::string model = "tiny";  ///< checkpoint directory, or "tiny"
   BackendOptions backend;
-  std::int64_t max_seq = 0;           ///< tokens a sequence may hold; 0: min(max_position_embeddings, 32768)
-  std::int64_t slots = 1;             ///< sequences that run at once
-  std::int64_t spare_slots = 0;       ///< further recurrent slots, for snapshots
-  std::int64_t max_rows = 512;        ///< rows of a step, and so the longest prefill chunk
-  bool assume_template = false;       ///< take an unknown chat template for Qwen3.6's
+  std::int64_t max_seq = 0;      ///< tokens a sequence may hold; 0: min(max_position_embeddings, 32768)
+  std::int64_t slots = 1;        ///< sequences that run at once
+  std::int64_t spare_slots = 0;  ///< further recurrent slots, for snapshots
+  std::int64_t max_rows = 512;   ///< rows of a step, and so the longest prefill chunk
+  bool assume_template = false;  ///< take an unknown chat template for Qwen3.6's
 };
 
 class LoadedModel {
@@ -54,11 +54,12 @@ class LoadedModel {
   /// The template, or why there is none.
   [[nodiscard]] const Result<ChatTemplate>& chat_template() const { return *chat_template_; }
 
-  /// Runs `tokens` through `sequence` in steps of at most `chunk` rows (0: max_rows), cut on the absolute grid, and
-  /// leaves the logits of the last row (Logits::kLast) or of every row (kAll, [tokens, V]) in `logits`.
-  /// `progress(done)` is called after each step; returning false cancels (kCancelled).
-  Result<void> prefill(Sequence& sequence, std::span<const TokenId> tokens, Logits wanted, std::vector<float>& logits,
-                       std::int64_t chunk = 0, const std::function<bool(std::int64_t done)>& progress = {});
+  /// Runs `tokens` through `sequence` in steps of at most `chunk` rows (0: max_rows), cut on the absolute
+  /// grid, and leaves the logits of the last row (Logits::kLast) or of every row (kAll, [tokens, V]) in
+  /// `logits`. `progress(done)` is called after each step; returning false cancels (kCancelled).
+  Result<void> prefill(Sequence& sequence, std::span<const TokenId> tokens, Logits wanted,
+                       std::vector<float>& logits, std::int64_t chunk = 0,
+                       const std::function<bool(std::int64_t done)>& progress = {});
 
  private:
   LoadedModel() = default;
@@ -75,8 +76,8 @@ class LoadedModel {
   std::int64_t max_rows_ = 0;
 };
 
-/// How many of the `remaining` tokens at absolute `position` the next step takes: at most `chunk`, ending on a multiple
-/// of kPrefillGrid unless it takes the rest or `chunk` is smaller than the grid.
+/// How many of the `remaining` tokens at absolute `position` the next step takes: at most `chunk`, ending on
+/// a multiple of kPrefillGrid unless it takes the rest or `chunk` is smaller than the grid.
 [[nodiscard]] std::int64_t next_chunk(std::int64_t position, std::int64_t remaining, std::int64_t chunk);
 
 }  // namespace lily

@@ -10,11 +10,12 @@
 
 namespace lily {
 
-/// Applied in this order: logit_bias, repetition/presence/frequency penalties, temperature, top_k, top_p, min_p.
+/// Applied in this order: logit_bias, repetition/presence/frequency penalties, temperature, top_k, top_p,
+/// min_p.
 struct SamplingParams {
-  float temperature = 1.0F;         ///< 0: greedy
-  float top_p = 1.0F;               ///< 0 keeps one candidate
-  std::int64_t top_k = 0;           ///< 0 or -1: off
+  float temperature = 1.0F;  ///< 0: greedy
+  float top_p = 1.0F;        ///< 0 keeps one candidate
+  std::int64_t top_k = 0;    ///< 0 or -1: off
   float min_p = 0.0F;
   float presence_penalty = 0.0F;    ///< over the whole answer so far
   float frequency_penalty = 0.0F;   ///< over the whole answer so far
@@ -40,8 +41,9 @@ class Sampler {
   /// Ids from `vocab_end` on have no token and are never sampled.
   Sampler(SamplingParams params, TokenId vocab_end);
 
-  /// Draws token number `step` of the answer: equal arguments give equal tokens. `prompt` and `generated` feed the
-  /// penalties. `logits` [V] is scratch: it is modified. `want_logprob` with `top_logprobs` fills those fields.
+  /// Draws token number `step` of the answer: equal arguments give equal tokens. `prompt` and `generated`
+  /// feed the penalties. `logits` [V] is scratch: it is modified. `want_logprob` with `top_logprobs` fills
+  /// those fields.
   Sampled sample(std::span<float> logits, std::span<const TokenId> prompt, std::span<const TokenId> generated,
                  bool want_logprob, int top_logprobs);
 

@@ -11,8 +11,8 @@
 
 namespace lily {
 
-/// Move-only. KV pages can be shared and cut, a recurrent state cannot be rewound: going back means restoring a
-/// Sequence that was forked earlier. A fork is a snapshot; restoring is forking it again.
+/// Move-only. KV pages can be shared and cut, a recurrent state cannot be rewound: going back means restoring
+/// a Sequence that was forked earlier. A fork is a snapshot; restoring is forking it again.
 class Sequence {
  public:
   /// An empty sequence: no tokens, a zero recurrent state.
@@ -24,15 +24,15 @@ class Sequence {
   Sequence& operator=(const Sequence&) = delete;
   ~Sequence();
 
-  /// The same state at the same position, independent from here on. Full pages are shared, the last partial page and
-  /// the recurrent slot are copied.
+  /// The same state at the same position, independent from here on. Full pages are shared, the last partial
+  /// page and the recurrent slot are copied.
   Result<Sequence> fork() const;
 
   [[nodiscard]] std::int64_t length() const { return static_cast<std::int64_t>(tokens_.size()); }
   [[nodiscard]] std::span<const TokenId> tokens() const { return tokens_; }
 
-  /// Makes room for `tokens` and describes them as a segment of the next step. The spans stay valid until advance().
-  /// On error nothing has changed.
+  /// Makes room for `tokens` and describes them as a segment of the next step. The spans stay valid until
+  /// advance(). On error nothing has changed.
   Result<Segment> extend(std::span<const TokenId> tokens, Logits logits);
   /// The step with the extended segment succeeded: the tokens are part of the sequence now.
   void advance();

@@ -13,9 +13,9 @@ namespace lily {
 /// Called with the residual stream after the embedding (index 0) and after each layer (index layer + 1).
 using ResidualProbe = std::function<void(int index)>;
 
-/// Runs `batch` through the model. Advances the states of its segments and writes logits [batch.logits_rows(), V] in
-/// f32, unmasked, in the order of the segments.
-Result<void> forward(Backend& backend, const ModelWeights& weights, const Batch& batch, std::span<float> logits,
-                     const ResidualProbe& probe = {});
+/// Runs `batch` through the model. Advances the states of its segments and writes logits
+/// [batch.logits_rows(), V] in f32, unmasked, in the order of the segments.
+Result<void> forward(Backend& backend, const ModelWeights& weights, const Batch& batch,
+                     std::span<float> logits, const ResidualProbe& probe = {});
 
 }  // namespace lily

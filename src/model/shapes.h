@@ -24,13 +24,13 @@ inline constexpr std::int64_t kKvPageTokens = 256;
 inline constexpr std::int64_t kPrefillGrid = 64;
 
 struct Shapes {
-  std::int64_t hidden = 0;            ///< H
-  std::int64_t vocab = 0;             ///< V
+  std::int64_t hidden = 0;  ///< H
+  std::int64_t vocab = 0;   ///< V
   std::int64_t layers = 0;
-  std::int64_t linear_layers = 0;     ///< how many layers are gated delta
-  std::int64_t attention_layers = 0;  ///< how many layers are full attention
-  std::int64_t query_heads = 0;       ///< Nq
-  std::int64_t kv_heads = 0;          ///< Nkv
+  std::int64_t linear_layers = 0;       ///< how many layers are gated delta
+  std::int64_t attention_layers = 0;    ///< how many layers are full attention
+  std::int64_t query_heads = 0;         ///< Nq
+  std::int64_t kv_heads = 0;            ///< Nkv
   std::int64_t linear_key_heads = 0;    ///< Hk
   std::int64_t linear_value_heads = 0;  ///< Hv
   std::int64_t experts = 0;             ///< E
@@ -44,7 +44,9 @@ struct Shapes {
   [[nodiscard]] std::int64_t kv_dim() const { return kv_heads * kHeadDim; }
   [[nodiscard]] std::int64_t linear_key_dim() const { return linear_key_heads * kLinearHeadDim; }
   [[nodiscard]] std::int64_t linear_value_dim() const { return linear_value_heads * kLinearHeadDim; }
-  [[nodiscard]] std::int64_t conv_channels() const { return 2 * linear_key_dim() + linear_value_dim(); }  ///< C
+  [[nodiscard]] std::int64_t conv_channels() const {
+    return 2 * linear_key_dim() + linear_value_dim();
+  }  ///< C
   /// Floats of one layer's recurrent state, [Hv, Dk, Dv].
   [[nodiscard]] std::int64_t recurrent_state_size() const {
     return linear_value_heads * kLinearHeadDim * kLinearHeadDim;

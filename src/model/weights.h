@@ -1,5 +1,5 @@
-// The model's weights as the checkpoint holds them: tensor names to one struct per layer. Matrices stay packed where
-// they lie (views into the mapped shards); small vectors are widened to f32.
+// The model's weights as the checkpoint holds them: tensor names to one struct per layer. Matrices stay
+// packed where they lie (views into the mapped shards); small vectors are widened to f32.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,9 @@
 
 namespace lily {
 
-/// An MLX affine matrix, [experts, out, in] with experts = 1 for a plain linear. w = scale * code + bias, one scale
-/// and bias (bf16) for `group_size` consecutive inputs; codes packed lowest bits first. Pointers are unaligned.
+/// An MLX affine matrix, [experts, out, in] with experts = 1 for a plain linear. w = scale * code + bias, one
+/// scale and bias (bf16) for `group_size` consecutive inputs; codes packed lowest bits first. Pointers are
+/// unaligned.
 struct QuantizedMatrix {
   std::int64_t experts = 1;
   std::int64_t out = 0;
@@ -81,16 +82,17 @@ struct ModelWeights {
   Shapes shapes;
   QuantizedMatrix embed_tokens;  ///< [V, H]
   std::vector<LayerWeights> layers;
-  Vector norm;              ///< [H]
-  QuantizedMatrix lm_head;  ///< [V, H]; the embedding when tied
+  Vector norm;                        ///< [H]
+  QuantizedMatrix lm_head;            ///< [V, H]; the embedding when tied
   std::shared_ptr<ModelFiles> files;  ///< keeps the mapped bytes alive
 
   /// Weight bytes that decoding one token reads.
   [[nodiscard]] std::int64_t bytes_per_token() const;
 };
 
-/// Takes every tensor of the checkpoint, checks dtype and shape of each against the config, and that none is left.
-/// Norm gains are used as stored; a raw (unconverted) layout, recognised by conv1d [C, 1, 4], is refused.
+/// Takes every tensor of the checkpoint, checks dtype and shape of each against the config, and that none is
+/// left. Norm gains are used as stored; a raw (unconverted) layout, recognised by conv1d [C, 1, 4], is
+/// refused.
 Result<ModelWeights> load_weights(Checkpoint& checkpoint);
 
 }  // namespace lily
