@@ -31,13 +31,22 @@ using SlotId = std::int32_t;
 /// Which rows of a segment want logits.
 enum class Logits { kNone, kLast, kAll };
 
-/// Consecutive new tokens of one sequence. Prefill is a segment of many tokens, decode one of one.
+/// Which kernels a segment's rows go through. They may round differently, so the choice belongs to the segment and
+/// never to its length, to the batch, or to how many tokens an expert got: a prompt's last chunk is prefill even when
+/// one token is left of it.
+enum class Phase {
+  kPrefill,  ///< any number of rows
+  kDecode,   ///< one row
+};
+
+/// Consecutive new tokens of one sequence.
 struct Segment {
   std::span<const TokenId> tokens;
   std::int64_t position = 0;  ///< absolute position of tokens[0]; the state holds exactly this many tokens
   std::span<const PageId>
       pages;         ///< pages[p / kKvPageTokens] holds position p, up to position + tokens.size()
   SlotId slot = -1;  ///< advanced in place
+  Phase phase = Phase::kPrefill;
   Logits logits = Logits::kLast;
 
   [[nodiscard]] std::int64_t rows() const { return static_cast<std::int64_t>(tokens.size()); }

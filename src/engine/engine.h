@@ -64,6 +64,8 @@ class Generation {
 
  private:
   friend class Engine;
+  std::optional<Sampled> take();
+
   mutable std::mutex mutex_;
   std::condition_variable ready_;
   std::deque<Sampled> tokens_;
@@ -105,19 +107,34 @@ class Engine {
   [[nodiscard]] Stats stats() const;
 
  private:
-  struct Task;
+  class Task;
+  using Tasks = std::vector<std::unique_ptr<Task>>;
+
   Engine() = default;
+  [[nodiscard]] Result<void> check(const GenerateRequest& request) const;
+
+  // The engine thread.
   void run();
+  bool wait_for_work(const Tasks& running);
+  void admit(Tasks& running);
+  void drop_cancelled(Tasks& running);
+  void step(Tasks& running);
+  void retire(Task& task, FinishReason reason, Error error = {});
+  void count(const Task& task);
 
   std::unique_ptr<LoadedModel> model_;
   std::int64_t max_queue_ = 0;
   std::int64_t slots_ = 1;
+  std::vector<float> logits_;  // engine thread only
+
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::condition_variable idle_;
   std::deque<std::unique_ptr<Task>> queue_;
-  Stats stats_;
+  std::int64_t running_ = 0;  // admitted and not finished
+  Stats finished_;
   bool draining_ = false;
+  bool cancel_all_ = false;
   bool stopping_ = false;
   std::thread thread_;
 };

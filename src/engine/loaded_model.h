@@ -63,6 +63,8 @@ class LoadedModel {
 
  private:
   LoadedModel() = default;
+  Result<void> open_text(const ModelOptions& options);
+
   std::string name_;
   std::unique_ptr<Checkpoint> checkpoint_;
   ModelWeights weights_;

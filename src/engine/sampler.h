@@ -41,13 +41,20 @@ class Sampler {
   /// Ids from `vocab_end` on have no token and are never sampled.
   Sampler(SamplingParams params, TokenId vocab_end);
 
-  /// Draws token number `step` of the answer: equal arguments give equal tokens. `prompt` and `generated`
-  /// feed the penalties. `logits` [V] is scratch: it is modified. `want_logprob` with `top_logprobs` fills
-  /// those fields.
+  /// Draws the token that follows `generated`: equal arguments give equal tokens. `prompt` and `generated`
+  /// feed the penalties. `logits` [V] is scratch and comes back modified. `want_logprob` fills the
+  /// log-probabilities.
   Sampled sample(std::span<float> logits, std::span<const TokenId> prompt, std::span<const TokenId> generated,
-                 bool want_logprob, int top_logprobs);
+                 bool want_logprob, int top_logprobs) const;
 
  private:
+  void penalize(std::span<float> logits, std::span<const TokenId> prompt,
+                std::span<const TokenId> generated) const;
+  [[nodiscard]] TokenId draw(std::span<const float> logits, std::uint64_t step) const;
+  [[nodiscard]] TokenId draw_uncut(std::span<const float> logits, double largest, std::uint64_t step) const;
+  /// e^((logit - largest) / temperature)
+  [[nodiscard]] double weight(float logit, double largest) const;
+
   SamplingParams params_;
   TokenId vocab_end_;
 };

@@ -32,8 +32,9 @@ class Sequence {
   [[nodiscard]] std::span<const TokenId> tokens() const { return tokens_; }
 
   /// Makes room for `tokens` and describes them as a segment of the next step. The spans stay valid until
-  /// advance(). On error nothing has changed.
-  Result<Segment> extend(std::span<const TokenId> tokens, Logits logits);
+  /// advance(). On error nothing has changed; after a step that failed the sequence is
+  /// good for destruction only.
+  Result<Segment> extend(std::span<const TokenId> tokens, Phase phase, Logits logits);
   /// The step with the extended segment succeeded: the tokens are part of the sequence now.
   void advance();
 

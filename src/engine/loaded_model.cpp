@@ -1,0 +1,148 @@
+#include "engine/loaded_model.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/log.h"
+#include "model/forward.h"
+
+namespace lily {
+namespace {
+
+constexpr std::int64_t kDefaultMaxSeq = 32768;
+
+// generation_config.json lists stop ids as a number or a list; the answer ends at any id that any source
+// names.
+void add_generation_config_eos(ModelFiles& files, std::vector<TokenId>& eos) {
+  if (!files.contains("generation_config.json")) return;
+  const auto text = files.text("generation_config.json");
+  if (!text.ok()) return;
+  const auto json = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("eos_token_id")) return;
+  const auto& field = json["eos_token_id"];
+  const auto add = [&](const nlohmann::json& id) {
+    if (id.is_number_integer()) eos.push_back(id.get<TokenId>());
+  };
+  if (field.is_array()) {
+    std::ranges::for_each(field, add);
+  } else {
+    add(field);
+  }
+}
+
+std::vector<TokenId> stop_ids(const ModelConfig& config, ModelFiles& files, const Tokenizer* tokenizer) {
+  std::vector<TokenId> eos = config.eos_token_ids;
+  add_generation_config_eos(files, eos);
+  if (tokenizer != nullptr) {
+    if (const auto turn_end = tokenizer->added_token("<|im_end|>")) eos.push_back(*turn_end);
+  }
+  std::ranges::sort(eos);
+  eos.erase(std::ranges::unique(eos).begin(), eos.end());
+  return eos;
+}
+
+// The template is a file of its own, or in older checkpoints a field of tokenizer_config.json.
+Result<ChatTemplate> find_chat_template(ModelFiles& files, bool assume_known) {
+  if (files.contains("chat_template.jinja")) {
+    LILY_TRY(const auto text, files.text("chat_template.jinja"));
+    return ChatTemplate::recognise(text, assume_known);
+  }
+  if (files.contains("tokenizer_config.json")) {
+    LILY_TRY(const auto text, files.text("tokenizer_config.json"));
+    const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (json.is_object() && json.contains("chat_template") && json["chat_template"].is_string()) {
+      return ChatTemplate::recognise(json["chat_template"].get_ref<const std::string&>(), assume_known);
+    }
+  }
+  return fail(ErrorCode::kNotFound, "{}: no chat_template.jinja, and none in tokenizer_config.json",
+              files.label());
+}
+
+BackendLimits limits_for(const ModelOptions& options, std::int64_t max_seq) {
+  const std::int64_t pages_per_sequence = (max_seq + kKvPageTokens - 1) / kKvPageTokens;
+  return {.kv_pages = pages_per_sequence * options.slots,
+          .slots = options.slots + options.spare_slots,
+          .max_rows = std::max(options.max_rows, options.slots)};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<LoadedModel>> LoadedModel::open(const ModelOptions& options) {
+  auto model = std::unique_ptr<LoadedModel>(new LoadedModel());
+  LILY_TRY(auto files, ModelFiles::open(options.model));
+  LILY_TRY(auto checkpoint, Checkpoint::open(files));
+  model->name_ = files->name();
+  model->checkpoint_ = std::make_unique<Checkpoint>(std::move(checkpoint));
+  LILY_TRY(model->weights_, load_weights(*model->checkpoint_));
+  LILY_TRY_VOID(model->open_text(options));
+
+  const ModelConfig& config = model->config();
+  model->max_seq_ =
+      options.max_seq > 0 ? options.max_seq : std::min(config.max_position_embeddings, kDefaultMaxSeq);
+  if (model->max_seq_ > config.max_position_embeddings) {
+    return fail(ErrorCode::kInvalidArgument, "max-seq {}: the model's limit is {} (max_position_embeddings)",
+                model->max_seq_, config.max_position_embeddings);
+  }
+  const BackendLimits limits = limits_for(options, model->max_seq_);
+  model->max_rows_ = limits.max_rows;
+  LILY_TRY(model->backend_, make_backend(options.backend, model->weights_, limits));
+  model->pool_ = std::make_unique<StatePool>(*model->backend_, limits);
+  log::info("{}: {} layers on {}, {} sequence(s) of {} tokens", model->name_, model->shapes().layers,
+            model->backend_->description(), options.slots, model->max_seq_);
+  return model;
+}
+
+Result<void> LoadedModel::open_text(const ModelOptions& options) {
+  ModelFiles& files = checkpoint_->files();
+  vocab_end_ = static_cast<TokenId>(config().vocab_size);
+  if (files.contains("tokenizer.json")) {
+    LILY_TRY(const auto text, files.text("tokenizer.json"));
+    auto parsed = Tokenizer::parse(text);
+    if (!parsed.ok()) return std::move(parsed).error().in(files.label() + "/tokenizer.json");
+    tokenizer_ = std::move(parsed).value();
+    if (tokenizer_->end() > config().vocab_size) {
+      return fail(ErrorCode::kCorrupt, "{}/tokenizer.json: has ids up to {}, config.json vocab_size is {}",
+                  files.label(), tokenizer_->end() - 1, config().vocab_size);
+    }
+    vocab_end_ = tokenizer_->end();
+  }
+  chat_template_ = find_chat_template(files, options.assume_template);
+  eos_ = stop_ids(config(), files, tokenizer());
+  return {};
+}
+
+std::int64_t next_chunk(std::int64_t position, std::int64_t remaining, std::int64_t chunk) {
+  if (remaining <= chunk) return remaining;
+  if (chunk < kPrefillGrid) return chunk;
+  return chunk - (position + chunk) % kPrefillGrid;
+}
+
+Result<void> LoadedModel::prefill(Sequence& sequence, std::span<const TokenId> tokens, Logits wanted,
+                                  std::vector<float>& logits, std::int64_t chunk,
+                                  const std::function<bool(std::int64_t)>& progress) {
+  if (chunk <= 0 || chunk > max_rows_) chunk = max_rows_;
+  const Phase phase = chunk == 1 ? Phase::kDecode : Phase::kPrefill;
+  const std::int64_t vocab = shapes().vocab;
+  const auto total = static_cast<std::int64_t>(tokens.size());
+  const std::int64_t rows = wanted == Logits::kAll ? total : (wanted == Logits::kLast ? 1 : 0);
+  logits.resize(static_cast<std::size_t>(rows * vocab));
+
+  for (std::int64_t done = 0; done < total;) {
+    const std::int64_t count = next_chunk(sequence.length(), total - done, chunk);
+    const bool last = done + count == total;
+    const Logits here = wanted == Logits::kLast && !last ? Logits::kNone : wanted;
+    const auto part = tokens.subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(count));
+    LILY_TRY(const Segment segment, sequence.extend(part, phase, here));
+    const Batch batch{.segments = {segment}};
+    const std::int64_t first_row = wanted == Logits::kAll ? done : 0;
+    const auto out = std::span(logits).subspan(static_cast<std::size_t>(first_row * vocab),
+                                               static_cast<std::size_t>(batch.logits_rows() * vocab));
+    LILY_TRY_VOID(forward(*backend_, weights_, batch, out));
+    sequence.advance();
+    done += count;
+    if (progress && !progress(done)) return fail(ErrorCode::kCancelled, "cancelled after {} tokens", done);
+  }
+  return {};
+}
+
+}  // namespace lily

@@ -1,0 +1,170 @@
+#include "engine/sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "base/check.h"
+
+namespace lily {
+namespace {
+
+constexpr float kMasked = -std::numeric_limits<float>::infinity();
+
+// SplitMix64 (Steele, Lea, Flood 2014): the `step`-th number of the stream `seed`, uniform in [0, 1).
+double uniform(std::uint64_t seed, std::uint64_t step) {
+  std::uint64_t z = seed + (step + 1) * 0x9e3779b97f4a7c15ULL;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+  z ^= z >> 31;
+  return static_cast<double>(z >> 11) * 0x1p-53;
+}
+
+double log_sum_exp(std::span<const float> logits) {
+  const float largest = *std::ranges::max_element(logits);
+  double sum = 0;
+  for (const float l : logits) sum += std::exp(static_cast<double>(l) - largest);
+  return largest + std::log(sum);
+}
+
+// Descending by logit, the lower id first among equals: one order for greedy, top_k and top_logprobs.
+bool likelier(const TokenLogprob& a, const TokenLogprob& b) {
+  return a.logprob != b.logprob ? a.logprob > b.logprob : a.id < b.id;
+}
+
+std::vector<TokenLogprob> likeliest(std::span<const float> logits, std::size_t count) {
+  std::vector<TokenLogprob> all;
+  all.reserve(logits.size());
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    if (logits[i] != kMasked) all.push_back({static_cast<TokenId>(i), logits[i]});
+  }
+  count = std::min(count, all.size());
+  const auto middle = all.begin() + static_cast<std::ptrdiff_t>(count);
+  std::partial_sort(all.begin(), middle, all.end(), likelier);
+  all.resize(count);
+  return all;
+}
+
+TokenId argmax(std::span<const float> logits) {
+  return static_cast<TokenId>(std::ranges::max_element(logits) - logits.begin());
+}
+
+}  // namespace
+
+Sampler::Sampler(SamplingParams params, TokenId vocab_end)
+    : params_(std::move(params)), vocab_end_(vocab_end) {}
+
+// Presence and frequency subtract (OpenAI's formula, over the answer); repetition divides what is positive
+// and multiplies what is negative (Keskar et al. 2019), over the last repetition_window tokens of prompt and
+// answer.
+void Sampler::penalize(std::span<float> logits, std::span<const TokenId> prompt,
+                       std::span<const TokenId> generated) const {
+  for (const auto& [id, bias] : params_.logit_bias) {
+    if (id >= 0 && id < static_cast<TokenId>(logits.size())) logits[static_cast<std::size_t>(id)] += bias;
+  }
+  if (params_.repetition_penalty != 1.0F) {
+    std::unordered_set<TokenId> seen;
+    const auto window = static_cast<std::size_t>(params_.repetition_window);
+    const std::size_t from_answer = std::min(window, generated.size());
+    const std::size_t from_prompt = std::min(window - from_answer, prompt.size());
+    seen.insert(generated.end() - static_cast<std::ptrdiff_t>(from_answer), generated.end());
+    seen.insert(prompt.end() - static_cast<std::ptrdiff_t>(from_prompt), prompt.end());
+    for (const TokenId id : seen) {
+      if (id < 0 || id >= static_cast<TokenId>(logits.size())) continue;
+      float& l = logits[static_cast<std::size_t>(id)];
+      l = l > 0 ? l / params_.repetition_penalty : l * params_.repetition_penalty;
+    }
+  }
+  if (params_.presence_penalty != 0.0F || params_.frequency_penalty != 0.0F) {
+    std::unordered_map<TokenId, int> counts;
+    for (const TokenId id : generated) ++counts[id];
+    for (const auto& [id, count] : counts) {
+      if (id >= static_cast<TokenId>(logits.size())) continue;
+      logits[static_cast<std::size_t>(id)] -=
+          params_.presence_penalty + params_.frequency_penalty * static_cast<float>(count);
+    }
+  }
+}
+
+// Without a cut every token is a candidate and no order is needed.
+TokenId Sampler::draw_uncut(std::span<const float> logits, double largest, std::uint64_t step) const {
+  double total = 0;
+  for (const float l : logits) total += weight(l, largest);
+  double rest = uniform(params_.seed, step) * total;
+  TokenId last = -1;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    const double w = weight(logits[i], largest);
+    if (w <= 0) continue;
+    last = static_cast<TokenId>(i);
+    rest -= w;
+    if (rest < 0) break;
+  }
+  return last;
+}
+
+// Candidates in descending order, cut by top_k, then top_p, then min_p; one always remains.
+TokenId Sampler::draw(std::span<const float> logits, std::uint64_t step) const {
+  const double largest = *std::ranges::max_element(logits);
+  LILY_CHECK(std::isfinite(largest), "no token can be sampled: all {} logits are masked", logits.size());
+  const bool cut_k = params_.top_k > 0 && params_.top_k < static_cast<std::int64_t>(logits.size());
+  if (!cut_k && params_.top_p >= 1.0F && params_.min_p <= 0.0F) return draw_uncut(logits, largest, step);
+
+  double total = 0;
+  if (!cut_k) {
+    for (const float l : logits) total += weight(l, largest);
+  }
+  // Sorting the whole vocabulary costs more than a decode step's share; the nucleus is nearly always short.
+  for (std::size_t count = cut_k ? static_cast<std::size_t>(params_.top_k) : 256;; count *= 16) {
+    const auto candidates = likeliest(logits, count);
+    if (cut_k) {
+      for (const TokenLogprob& c : candidates) total += weight(c.logprob, largest);
+    }
+    std::size_t kept = 0;
+    double mass = 0;
+    for (; kept < candidates.size(); ++kept) {
+      const double w = weight(candidates[kept].logprob, largest);
+      if (kept > 0 && (mass >= params_.top_p * total || w < params_.min_p)) break;
+      mass += w;
+    }
+    const bool longer_could_matter = kept == candidates.size() && candidates.size() == count && !cut_k;
+    if (longer_could_matter && count < logits.size()) continue;
+
+    double rest = uniform(params_.seed, step) * mass;
+    for (std::size_t i = 0; i < kept; ++i) {
+      rest -= weight(candidates[i].logprob, largest);
+      if (rest < 0) return candidates[i].id;
+    }
+    return candidates[kept - 1].id;
+  }
+}
+
+double Sampler::weight(float logit, double largest) const {
+  return std::exp((static_cast<double>(logit) - largest) / params_.temperature);
+}
+
+Sampled Sampler::sample(std::span<float> logits, std::span<const TokenId> prompt,
+                        std::span<const TokenId> generated, bool want_logprob, int top_logprobs) const {
+  logits = logits.subspan(0, std::min(logits.size(), static_cast<std::size_t>(vocab_end_)));
+  Sampled sampled;
+  double normalizer = 0;
+  std::vector<float> raw;
+  if (want_logprob) {
+    normalizer = log_sum_exp(logits);
+    sampled.top = likeliest(logits, static_cast<std::size_t>(top_logprobs));
+    for (TokenLogprob& t : sampled.top) {
+      t.logprob = static_cast<float>(std::min(0.0, static_cast<double>(t.logprob) - normalizer));
+    }
+    raw.assign(logits.begin(), logits.end());
+  }
+  penalize(logits, prompt, generated);
+  sampled.id = params_.temperature <= 0.0F ? argmax(logits) : draw(logits, generated.size());
+  if (want_logprob) {
+    const double l = raw[static_cast<std::size_t>(sampled.id)];
+    sampled.logprob = static_cast<float>(std::min(0.0, l - normalizer));
+  }
+  return sampled;
+}
+
+}  // namespace lily
