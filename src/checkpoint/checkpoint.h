@@ -17,12 +17,21 @@ namespace lily {
 
 class Checkpoint {
  public:
-  /// Reads config.json, the shard index (or model.safetensors, or a complete numbered set) and all headers; compares
-  /// index and headers in both directions. No tensor data is touched.
+  /// Reads config.json, the shard index (or model.safetensors, or a complete numbered set) and all headers;
+  /// compares index and headers in both directions. No tensor data is touched. Fails with all that is wrong,
+  /// in one message: shards that are missing, headers that lie, tensors that are not where the index says, or
+  /// in two shards. A tensor that its shard holds and the index leaves out is loaded with a warning; the
+  /// index's total_size is not read.
   static Result<Checkpoint> open(std::shared_ptr<ModelFiles> files);
+
+  /// open() for a report: only a bad config.json fails, every other problem is added to `problems` and left
+  /// behind.
+  static Result<Checkpoint> open_collecting(std::shared_ptr<ModelFiles> files, std::vector<Error>& problems);
 
   [[nodiscard]] const ModelConfig& config() const { return config_; }
   [[nodiscard]] ModelFiles& files() const { return *files_; }
+  /// For whoever keeps views of tensors: they live as long as this.
+  [[nodiscard]] const std::shared_ptr<ModelFiles>& shared_files() const { return files_; }
   /// All tensors, by name.
   [[nodiscard]] const std::map<std::string, TensorView, std::less<>>& tensors() const { return tensors_; }
 
@@ -30,8 +39,8 @@ class Checkpoint {
   Result<TensorView> take(std::string_view name);
   [[nodiscard]] bool contains(std::string_view name) const;
 
-  /// After everything was taken: fails on tensors nobody took, naming them; vision_tower.* and mtp.* are skipped with
-  /// one log line.
+  /// After everything was taken: fails on tensors nobody took, naming them; vision_tower.* and mtp.* are
+  /// skipped with one log line.
   Result<void> check_all_taken() const;
 
  private:

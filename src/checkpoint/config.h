@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,7 +20,8 @@ struct QuantizationSpec {
   friend bool operator==(const QuantizationSpec&, const QuantizationSpec&) = default;
 };
 
-/// The `quantization` object: a default, and overrides keyed by module path ("language_model.model.layers.0.mlp.gate").
+/// The `quantization` object: a default, and overrides keyed by module path
+/// ("language_model.model.layers.0.mlp.gate").
 struct Quantization {
   QuantizationSpec defaults;
   std::map<std::string, QuantizationSpec, std::less<>> overrides;
@@ -28,7 +30,8 @@ struct Quantization {
 
 enum class LayerType { kLinearAttention, kFullAttention };
 
-/// `text_config`, with what the top level adds. All sizes are validated: positive, and consistent with each other.
+/// `text_config` (or a text-only file's top level), with what the top level adds. All sizes are validated:
+/// positive, consistent with each other, and small enough that no product of them overflows.
 struct ModelConfig {
   std::string model_type;  ///< "qwen3_5_moe" (dense "qwen3_5" is refused as not supported yet)
   std::int64_t vocab_size = 0;
@@ -51,12 +54,14 @@ struct ModelConfig {
   double rope_theta = 0;
   float rms_norm_eps = 0;
   bool tie_word_embeddings = false;
-  std::vector<LayerType> layer_types;       ///< one a layer
-  std::vector<TokenId> eos_token_ids;       ///< union of top level and text_config; generation_config adds to it
-  Quantization quantization;
+  std::vector<LayerType> layer_types;  ///< one a layer
+  std::vector<TokenId> eos_token_ids;  ///< top level, then text_config; generation_config adds to it
+  std::optional<Quantization>
+      quantization;  ///< absent in an original (bf16) checkpoint, which only `quantize` reads
 };
 
-/// Parses and validates the text of a config.json. Errors name the offending key, what was expected and found.
+/// Parses and validates the text of a config.json. Errors name the offending key, what was expected and
+/// found.
 Result<ModelConfig> parse_config(std::string_view json_text);
 
 }  // namespace lily

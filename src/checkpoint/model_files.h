@@ -17,11 +17,17 @@
 namespace lily {
 
 class ModelFiles {
+  struct Private {};  // keeps the constructor to open()
+
  public:
+  explicit ModelFiles(Private) {}
+
   /// `model` is "tiny" (the embedded model) or a checkpoint directory.
   static Result<std::shared_ptr<ModelFiles>> open(const std::string& model);
 
-  /// The bytes of a file, valid as long as this object lives. kNotFound when there is none. Thread-safe.
+  /// The bytes of a file, valid as long as this object lives. kNotFound when there is none, kInvalidArgument
+  /// for a name that is a path. Thread-safe. A file that somebody cuts short while it is mapped raises SIGBUS
+  /// when read.
   Result<std::span<const std::byte>> bytes(const std::string& name);
   Result<std::string_view> text(const std::string& name);
   [[nodiscard]] bool contains(const std::string& name) const;

@@ -1,5 +1,5 @@
-// The safetensors container: a header that names tensors, and their bytes. Everything the header claims is checked
-// against the file before a tensor is handed out; data is aligned to nothing.
+// The safetensors container: a header that names tensors, and their bytes. Everything the header claims is
+// checked against the file before a tensor is handed out; data is aligned to nothing.
 #pragma once
 
 #include <cstddef>
@@ -29,8 +29,9 @@ struct TensorView {
   [[nodiscard]] std::string describe() const;  ///< "BF16 [256, 32]"
 };
 
-/// Reads the header of one file. `file` is used in messages only. Refuses: a header length that lies, anything but
-/// an object of {dtype, shape, data_offsets}, duplicates, gaps, overlaps, sizes that do not match, trailing bytes.
+/// Reads the header of one file. `file` is used in messages only. Refuses: a header length that lies,
+/// anything but an object of {dtype, shape, data_offsets}, duplicates, gaps, overlaps, sizes that do not
+/// match, trailing bytes.
 Result<std::vector<TensorView>> parse_safetensors(std::string_view file, std::span<const std::byte> bytes);
 
 }  // namespace lily

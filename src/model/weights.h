@@ -78,6 +78,20 @@ struct LayerWeights {
   MoeWeights mlp;
 };
 
+/// Bytes of the weights by part, as the checkpoint stores them (small vectors counted as bf16).
+struct WeightBytes {
+  std::int64_t embedding = 0;
+  std::int64_t recurrent_mixers = 0;
+  std::int64_t attention_mixers = 0;
+  std::int64_t experts = 0;  ///< switch_mlp
+  std::int64_t shared_experts = 0;
+  std::int64_t routers = 0;  ///< mlp.gate and mlp.shared_expert_gate
+  std::int64_t norms = 0;    ///< input, post-attention and final
+  std::int64_t head = 0;     ///< 0 when tied
+
+  [[nodiscard]] std::int64_t total() const;
+};
+
 struct ModelWeights {
   Shapes shapes;
   QuantizedMatrix embed_tokens;  ///< [V, H]
@@ -86,8 +100,11 @@ struct ModelWeights {
   QuantizedMatrix lm_head;            ///< [V, H]; the embedding when tied
   std::shared_ptr<ModelFiles> files;  ///< keeps the mapped bytes alive
 
-  /// Weight bytes that decoding one token reads.
-  [[nodiscard]] std::int64_t bytes_per_token() const;
+  [[nodiscard]] WeightBytes stored_bytes() const;
+  /// What decoding one token reads: the routed experts' share, one row of the embedding, the head even when
+  /// tied.
+  [[nodiscard]] WeightBytes token_bytes() const;
+  [[nodiscard]] std::int64_t bytes_per_token() const { return token_bytes().total(); }
 };
 
 /// Takes every tensor of the checkpoint, checks dtype and shape of each against the config, and that none is
