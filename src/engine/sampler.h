@@ -22,7 +22,7 @@ struct SamplingParams {
   float repetition_penalty = 1.0F;  ///< over prompt and answer, the last `repetition_window` tokens
   std::int64_t repetition_window = 1024;
   std::uint64_t seed = 0;
-  std::map<TokenId, float> logit_bias;
+  std::map<TokenId, float> logit_bias = {};
 };
 
 struct TokenLogprob {
