@@ -163,7 +163,9 @@ TEST(Sampler, LogprobsAreTheLogSoftmaxOfTheRawLogits) {
   double mass = 0;
   for (std::size_t i = 0; i < s.top.size(); ++i) {
     EXPECT_LE(s.top[i].logprob, 0);
-    if (i > 0) EXPECT_LE(s.top[i].logprob, s.top[i - 1].logprob);
+    if (i > 0) {
+      EXPECT_LE(s.top[i].logprob, s.top[i - 1].logprob);
+    }
     mass += std::exp(s.top[i].logprob);
   }
   EXPECT_LE(mass, 1 + 1e-4);

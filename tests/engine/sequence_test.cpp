@@ -155,7 +155,7 @@ TEST_P(SequenceOn, CutsOnTheGridChangeNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, SequenceOn, ::testing::Values("reference", "cpu"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& backend) { return std::string(backend.param); });
 
 }  // namespace
 }  // namespace lily
