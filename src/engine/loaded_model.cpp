@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/log.h"
+#include "engine/generation_config.h"
 #include "model/forward.h"
 
 namespace lily {
@@ -11,28 +12,18 @@ namespace {
 
 constexpr std::int64_t kDefaultMaxSeq = 32768;
 
-// generation_config.json lists stop ids as a number or a list; the answer ends at any id that any source
-// names.
-void add_generation_config_eos(ModelFiles& files, std::vector<TokenId>& eos) {
-  if (!files.contains("generation_config.json")) return;
-  const auto text = files.text("generation_config.json");
-  if (!text.ok()) return;
-  const auto json = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || !json.contains("eos_token_id")) return;
-  const auto& field = json["eos_token_id"];
-  const auto add = [&](const nlohmann::json& id) {
-    if (id.is_number_integer()) eos.push_back(id.get<TokenId>());
-  };
-  if (field.is_array()) {
-    std::ranges::for_each(field, add);
-  } else {
-    add(field);
-  }
+Result<GenerationConfig> read_generation_config(ModelFiles& files) {
+  if (!files.contains("generation_config.json")) return GenerationConfig{};
+  LILY_TRY(const auto text, files.text("generation_config.json"));
+  auto parsed = parse_generation_config(text);
+  if (!parsed.ok()) return std::move(parsed).error().in(files.label() + "/generation_config.json");
+  return parsed;
 }
 
-std::vector<TokenId> stop_ids(const ModelConfig& config, ModelFiles& files, const Tokenizer* tokenizer) {
+std::vector<TokenId> stop_ids(const ModelConfig& config, const GenerationConfig& generation,
+                              const Tokenizer* tokenizer) {
   std::vector<TokenId> eos = config.eos_token_ids;
-  add_generation_config_eos(files, eos);
+  eos.insert(eos.end(), generation.eos_token_ids.begin(), generation.eos_token_ids.end());
   if (tokenizer != nullptr) {
     if (const auto turn_end = tokenizer->added_token("<|im_end|>")) eos.push_back(*turn_end);
   }
@@ -107,7 +98,9 @@ Result<void> LoadedModel::open_text(const ModelOptions& options) {
     vocab_end_ = tokenizer_->end();
   }
   chat_template_ = find_chat_template(files, options.assume_template);
-  eos_ = stop_ids(config(), files, tokenizer());
+  LILY_TRY(const GenerationConfig generation, read_generation_config(files));
+  eos_ = stop_ids(config(), generation, tokenizer());
+  sampling_defaults_ = generation.sampling;
   return {};
 }
 

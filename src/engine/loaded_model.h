@@ -13,6 +13,7 @@
 #include "backend/backend.h"
 #include "base/result.h"
 #include "checkpoint/checkpoint.h"
+#include "engine/sampler.h"
 #include "engine/sequence.h"
 #include "engine/state_pool.h"
 #include "model/weights.h"
@@ -46,6 +47,8 @@ class LoadedModel {
   [[nodiscard]] std::int64_t max_rows() const { return max_rows_; }
   /// Ids that end an answer: the union of config.json, generation_config.json and the template's <|im_end|>.
   [[nodiscard]] const std::vector<TokenId>& eos() const { return eos_; }
+  /// How to sample where nobody says otherwise: generation_config.json. The seed is not among it.
+  [[nodiscard]] const SamplingParams& sampling_defaults() const { return sampling_defaults_; }
   /// One past the last id that may be sampled: ids without a token are never emitted.
   [[nodiscard]] TokenId vocab_end() const { return vocab_end_; }
 
@@ -73,6 +76,7 @@ class LoadedModel {
   std::optional<Tokenizer> tokenizer_;
   std::optional<Result<ChatTemplate>> chat_template_;
   std::vector<TokenId> eos_;
+  SamplingParams sampling_defaults_;
   TokenId vocab_end_ = 0;
   std::int64_t max_seq_ = 0;
   std::int64_t max_rows_ = 0;
