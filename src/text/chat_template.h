@@ -1,5 +1,5 @@
-// Messages to the model's prompt, byte for byte as the checkpoint's chat_template.jinja renders them (implemented
-// natively; docs/model.md section 6 of the specification restates the algorithm).
+// Messages to the model's prompt, byte for byte as the checkpoint's chat_template.jinja renders them
+// (implemented natively; docs/model.md section 6 of the specification restates the algorithm).
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -20,13 +20,15 @@ struct ChatTemplateOptions {
 
 class ChatTemplate {
  public:
-  /// Recognises the template by its text (chat_template.jinja, or the field of tokenizer_config.json). An unknown one
-  /// is kUnsupported unless `assume_known`, which takes the Qwen3.6 rules all the same.
+  /// Recognises the template by its text (chat_template.jinja, or the field of tokenizer_config.json). An
+  /// unknown one is kUnsupported unless `assume_known`, which takes the Qwen3.6 rules all the same.
   static Result<ChatTemplate> recognise(std::string_view jinja_text, bool assume_known = false);
 
-  /// `messages` and `tools` as the template sees them: arrays in OpenAI's shape, tool-call arguments as objects,
-  /// reasoning in `reasoning_content`. Errors carry the template's own messages, with the message's index.
-  [[nodiscard]] Result<std::string> render(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& tools,
+  /// `messages` and `tools` as the template sees them: arrays in OpenAI's shape, tool-call arguments as
+  /// objects, reasoning in `reasoning_content`. Errors carry the template's own messages, with the message's
+  /// index.
+  [[nodiscard]] Result<std::string> render(const nlohmann::ordered_json& messages,
+                                           const nlohmann::ordered_json& tools,
                                            const ChatTemplateOptions& options) const;
 
  private:
@@ -35,7 +37,8 @@ class ChatTemplate {
   Version version_;
 };
 
-/// JSON text as transformers' `tojson` prints it: ", " and ": ", non-ASCII raw, insertion order, floats as Python.
+/// JSON text as transformers' `tojson` prints it: ", " and ": ", non-ASCII raw, insertion order, floats as
+/// Python.
 [[nodiscard]] std::string to_template_json(const nlohmann::ordered_json& value);
 
 }  // namespace lily

@@ -11,7 +11,8 @@ class Detokenizer {
  public:
   explicit Detokenizer(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
 
-  /// The text that `id` completes; may be empty, always valid UTF-8. Concatenated (with finish()) it equals decode().
+  /// The text that `id` completes; may be empty, always valid UTF-8. Concatenated (with finish()) it equals
+  /// decode().
   [[nodiscard]] std::string push(TokenId id);
   /// What is left: U+FFFD for an incomplete tail.
   [[nodiscard]] std::string finish();

@@ -1,5 +1,6 @@
-// What the model emits, split into reasoning and content: a state machine over token ids. The think block's end is
-// the id of </think>, never a look-alike spelled in ordinary tokens; stop strings apply to content only.
+// What the model emits, split into reasoning and content: a state machine over token ids. The think block's
+// end is the id of </think>, never a look-alike spelled in ordinary tokens; stop strings apply to content
+// only.
 #pragma once
 
 #include <span>
@@ -20,7 +21,8 @@ struct OutputDelta {
 
 class OutputParser {
  public:
-  /// `prompt` decides where the output starts: in reasoning if its last <think> id comes after its last </think>.
+  /// `prompt` decides where the output starts: in reasoning if its last <think> id comes after its last
+  /// </think>.
   OutputParser(const Tokenizer& tokenizer, std::span<const TokenId> prompt, std::vector<std::string> stop);
 
   /// Takes the next generated id (never a stop id). Concatenated deltas do not depend on how tokens were cut.

@@ -15,7 +15,7 @@
 namespace lily {
 
 /// Whether control strings in the text ("<|im_end|>", "<think>") become their ids or stay ordinary text.
-enum class AddedTokens { kMatch, kLiteral };
+enum class AddedTokenMatching { kMatch, kLiteral };
 
 class Tokenizer {
  public:
@@ -26,13 +26,15 @@ class Tokenizer {
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
 
-  /// UTF-8 text to ids, in time linear in its length (up to a logarithm inside one piece). Bytes that are not UTF-8
-  /// become U+FFFD. No token is added that the text does not hold. Thread-safe.
-  [[nodiscard]] std::vector<TokenId> encode(std::string_view text, AddedTokens added = AddedTokens::kMatch) const;
+  /// UTF-8 text to ids, in time linear in its length (up to a logarithm inside one piece). Bytes that are not
+  /// UTF-8 become U+FFFD. No token is added that the text does not hold. Thread-safe.
+  [[nodiscard]] std::vector<TokenId> encode(std::string_view text,
+                                            AddedTokenMatching matching = AddedTokenMatching::kMatch) const;
 
   /// The bytes an id stands for (possibly a fragment of a UTF-8 sequence); empty for ids without a token.
   [[nodiscard]] std::string_view bytes(TokenId id) const;
-  /// All bytes concatenated, incomplete UTF-8 replaced by U+FFFD. Special tokens are kept unless `skip_special`.
+  /// All bytes concatenated, incomplete UTF-8 replaced by U+FFFD. Special tokens are kept unless
+  /// `skip_special`.
   [[nodiscard]] std::string decode(std::span<const TokenId> ids, bool skip_special = false) const;
 
   /// The id of an added token by its text, e.g. "</think>".
