@@ -241,56 +241,98 @@ class Loader {
   std::vector<std::string> missing_;
 };
 
-std::int64_t bf16_bytes(std::initializer_list<const Vector*> vectors) {
-  std::int64_t elements = 0;
-  for (const Vector* vector : vectors) elements += std::ssize(*vector);
-  return 2 * elements;
-}
+// What of a weight is counted.
+struct Measure {
+  std::int64_t (*matrix)(const QuantizedMatrix&);
+  std::int64_t per_element;  // of a small vector
+};
+constexpr Measure kBytes = {[](const QuantizedMatrix& m) { return m.bytes(); }, 2};
+constexpr Measure kParameters = {[](const QuantizedMatrix& m) { return m.experts * m.out * m.in; }, 1};
 
-void add(const RecurrentWeights& w, WeightBytes& bytes) {
-  bytes.norms += bf16_bytes({&w.input_layernorm});
-  bytes.recurrent_mixers += w.in_proj_qkv.bytes() + w.in_proj_z.bytes() + w.in_proj_a.bytes() +
-                            w.in_proj_b.bytes() + w.out_proj.bytes() +
-                            bf16_bytes({&w.conv1d, &w.A_log, &w.dt_bias, &w.norm});
-}
+// Sums a measure over a model, part by part.
+class Tally {
+ public:
+  explicit Tally(const Measure& measure) : measure_(measure) {}
 
-void add(const AttentionWeights& w, WeightBytes& bytes) {
-  bytes.norms += bf16_bytes({&w.input_layernorm});
-  bytes.attention_mixers += w.q_proj.bytes() + w.k_proj.bytes() + w.v_proj.bytes() + w.o_proj.bytes() +
-                            bf16_bytes({&w.q_norm, &w.k_norm});
-}
+  WeightParts count(const ModelWeights& model) {
+    parts_.embedding = matrices({&model.embed_tokens});
+    parts_.head = model.lm_head.weight == model.embed_tokens.weight ? 0 : matrices({&model.lm_head});
+    parts_.norms = vectors({&model.norm});
+    for (const LayerWeights& layer : model.layers) {
+      std::visit([&](const auto& mixer) { add(mixer); }, layer.mixer);
+      add(layer.mlp);
+    }
+    return parts_;
+  }
 
-void add(const MoeWeights& w, WeightBytes& bytes) {
-  bytes.norms += bf16_bytes({&w.post_attention_layernorm});
-  bytes.routers += w.gate.bytes() + w.shared_expert_gate.bytes();
-  bytes.experts += w.gate_proj.bytes() + w.up_proj.bytes() + w.down_proj.bytes();
-  bytes.shared_experts += w.shared_gate_proj.bytes() + w.shared_up_proj.bytes() + w.shared_down_proj.bytes();
+ private:
+  void add(const RecurrentWeights& w) {
+    parts_.norms += vectors({&w.input_layernorm});
+    parts_.recurrent_mixers +=
+        matrices({&w.in_proj_qkv, &w.in_proj_z, &w.in_proj_a, &w.in_proj_b, &w.out_proj});
+    parts_.recurrent_mixers += vectors({&w.conv1d, &w.A_log, &w.dt_bias, &w.norm});
+  }
+
+  void add(const AttentionWeights& w) {
+    parts_.norms += vectors({&w.input_layernorm});
+    parts_.attention_mixers += matrices({&w.q_proj, &w.k_proj, &w.v_proj, &w.o_proj});
+    parts_.attention_mixers += vectors({&w.q_norm, &w.k_norm});
+  }
+
+  void add(const MoeWeights& w) {
+    parts_.norms += vectors({&w.post_attention_layernorm});
+    parts_.routers += matrices({&w.gate, &w.shared_expert_gate});
+    parts_.experts += matrices({&w.gate_proj, &w.up_proj, &w.down_proj});
+    parts_.shared_experts += matrices({&w.shared_gate_proj, &w.shared_up_proj, &w.shared_down_proj});
+  }
+
+  [[nodiscard]] std::int64_t matrices(std::initializer_list<const QuantizedMatrix*> list) const {
+    std::int64_t sum = 0;
+    for (const QuantizedMatrix* matrix : list) sum += measure_.matrix(*matrix);
+    return sum;
+  }
+
+  [[nodiscard]] std::int64_t vectors(std::initializer_list<const Vector*> list) const {
+    std::int64_t elements = 0;
+    for (const Vector* vector : list) elements += std::ssize(*vector);
+    return measure_.per_element * elements;
+  }
+
+  const Measure& measure_;
+  WeightParts parts_;
+};
+
+// The part of a model that one token meets.
+WeightParts per_token(const ModelWeights& model, const Measure& measure) {
+  WeightParts parts = Tally(measure).count(model);
+  parts.experts = parts.experts / model.shapes.experts * model.shapes.experts_per_token;
+  parts.head = measure.matrix(model.lm_head);
+  return parts;
 }
 
 }  // namespace
 
-std::int64_t WeightBytes::total() const {
+std::int64_t WeightParts::total() const {
   return embedding + recurrent_mixers + attention_mixers + experts + shared_experts + routers + norms + head;
 }
 
-WeightBytes ModelWeights::stored_bytes() const {
-  WeightBytes bytes;
-  bytes.embedding = embed_tokens.bytes();
-  bytes.head = lm_head.weight == embed_tokens.weight ? 0 : lm_head.bytes();
-  bytes.norms = bf16_bytes({&norm});
-  for (const LayerWeights& layer : layers) {
-    std::visit([&](const auto& mixer) { add(mixer, bytes); }, layer.mixer);
-    add(layer.mlp, bytes);
-  }
-  return bytes;
+WeightParts ModelWeights::stored_bytes() const {
+  return Tally(kBytes).count(*this);
+}
+WeightParts ModelWeights::parameters() const {
+  return Tally(kParameters).count(*this);
 }
 
-WeightBytes ModelWeights::token_bytes() const {
-  WeightBytes bytes = stored_bytes();
-  bytes.embedding = embed_tokens.row_bytes() + 4 * embed_tokens.groups();
-  bytes.experts = bytes.experts / shapes.experts * shapes.experts_per_token;
-  bytes.head = lm_head.bytes();
-  return bytes;
+WeightParts ModelWeights::token_bytes() const {
+  WeightParts parts = per_token(*this, kBytes);
+  parts.embedding = embed_tokens.row_bytes() + 4 * embed_tokens.groups();
+  return parts;
+}
+
+WeightParts ModelWeights::active_parameters() const {
+  WeightParts parts = per_token(*this, kParameters);
+  parts.embedding = 0;
+  return parts;
 }
 
 ModelWeights load_weights_collecting(Checkpoint& checkpoint, std::vector<Error>& problems) {

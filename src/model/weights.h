@@ -78,8 +78,8 @@ struct LayerWeights {
   MoeWeights mlp;
 };
 
-/// Bytes of the weights by part, as the checkpoint stores them (small vectors counted as bf16).
-struct WeightBytes {
+/// A quantity of weights (bytes, parameters) by part of the model.
+struct WeightParts {
   std::int64_t embedding = 0;
   std::int64_t recurrent_mixers = 0;
   std::int64_t attention_mixers = 0;
@@ -87,7 +87,7 @@ struct WeightBytes {
   std::int64_t shared_experts = 0;
   std::int64_t routers = 0;  ///< mlp.gate and mlp.shared_expert_gate
   std::int64_t norms = 0;    ///< input, post-attention and final
-  std::int64_t head = 0;     ///< 0 when tied
+  std::int64_t head = 0;
 
   [[nodiscard]] std::int64_t total() const;
 };
@@ -100,16 +100,25 @@ struct ModelWeights {
   QuantizedMatrix lm_head;            ///< [V, H]; the embedding when tied
   std::shared_ptr<ModelFiles> files;  ///< keeps the mapped bytes alive
 
-  [[nodiscard]] WeightBytes stored_bytes() const;
+  /// Bytes as the checkpoint stores them (small vectors counted as bf16); a tied head counts as the
+  /// embedding.
+  [[nodiscard]] WeightParts stored_bytes() const;
   /// What decoding one token reads: the routed experts' share, one row of the embedding, the head even when
   /// tied.
-  [[nodiscard]] WeightBytes token_bytes() const;
+  [[nodiscard]] WeightParts token_bytes() const;
   [[nodiscard]] std::int64_t bytes_per_token() const { return token_bytes().total(); }
+  [[nodiscard]] WeightParts parameters() const;
+  /// Parameters that one token is multiplied with: as token_bytes(), without the embedding.
+  [[nodiscard]] WeightParts active_parameters() const;
 };
 
 /// Takes every tensor of the checkpoint, checks dtype and shape of each against the config, and that none is
-/// left. Norm gains are used as stored; a raw (unconverted) layout, recognised by conv1d [C, 1, 4], is
-/// refused.
+/// left. Bits follow from the shapes and must be what config.json says. Norm gains are used as stored; a raw
+/// (unconverted) layout, recognised by conv1d [C, 1, 4], is refused. Fails with all that is wrong, in one
+/// message.
 Result<ModelWeights> load_weights(Checkpoint& checkpoint);
+
+/// load_weights() for a report: problems are added to `problems`, and what has one is left empty.
+ModelWeights load_weights_collecting(Checkpoint& checkpoint, std::vector<Error>& problems);
 
 }  // namespace lily
