@@ -68,22 +68,27 @@ def init(s: Shape, seed=0):
     return w
 
 
-def effective(weights, dtype, quantised):
+def effective(weights, dtype, quantised, fake=fake):
     """What the forward pass uses: as shipped if quantised (straight-through), else as they are; matrices in `dtype`.
 
-    The router's matrices, and everything that is no matrix, stay fp32.
+    The router's matrices, and everything that is no matrix, stay fp32. All matrices of one width go through the
+    quantiser as one tensor: a group of 64 never crosses a row.
     """
     out = {}
+    for bits, kind in ((4, dtype), (8, torch.float32)):
+        names = [n for n in weights if is_matrix(n) and bits_of(n) == bits]
+        flat = torch.cat([weights[n].flatten() for n in names])
+        if quantised:
+            flat = fake(flat, bits)
+        parts = flat.to(kind).split([weights[n].numel() for n in names])
+        out.update({n: part.view(weights[n].shape) for n, part in zip(names, parts)})
     for name, w in weights.items():
-        if is_matrix(name):
-            if quantised:
-                w = fake(w, bits_of(name))
-            out[name] = w if bits_of(name) == 8 else w.to(dtype)
-        elif quantised:
+        if name in out:
+            continue
+        if quantised:
             zero_centred = name.endswith("norm.weight") and "linear_attn" not in name
-            out[name] = fake_bf16(1 + w) - 1 if zero_centred else fake_bf16(w)
-        else:
-            out[name] = w
+            w = fake_bf16(1 + w) - 1 if zero_centred else fake_bf16(w)
+        out[name] = w
     return out
 
 
