@@ -1,6 +1,5 @@
 #include "checkpoint/synth_values.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <string_view>
@@ -10,6 +9,7 @@
 namespace lily {
 namespace {
 
+constexpr std::size_t kWordBytes = sizeof(std::uint64_t);
 constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15U;
 
 // splitmix64: word `index` of the stream `key`, without making the words before it.
@@ -59,6 +59,20 @@ std::string_view without_suffix(std::string_view name, std::string_view suffix) 
   return name;
 }
 
+// Fills `out` with word(first), word(first + 1), ..., the last one perhaps in part.
+template <class Word>
+void fill_words(std::uint64_t first, std::span<std::byte> out, Word word) {
+  const std::size_t whole = out.size() / kWordBytes;
+  for (std::size_t i = 0; i < whole; ++i) {
+    const std::uint64_t value = word(first + i);
+    std::memcpy(out.data() + i * kWordBytes, &value, kWordBytes);
+  }
+  if (const std::size_t rest = out.size() % kWordBytes; rest != 0) {
+    const std::uint64_t value = word(first + whole);
+    std::memcpy(out.data() + whole * kWordBytes, &value, rest);
+  }
+}
+
 }  // namespace
 
 SynthTensor::SynthTensor(const TensorPlan& plan, const ModelConfig& config, std::uint64_t seed) {
@@ -89,17 +103,16 @@ SynthTensor::SynthTensor(const TensorPlan& plan, const ModelConfig& config, std:
 }
 
 void SynthTensor::fill(std::int64_t offset, std::span<std::byte> out) const {
-  LILY_CHECK(offset % 8 == 0, "offset {}", offset);
-  constexpr std::size_t kWord = sizeof(std::uint64_t);
-  auto index = static_cast<std::uint64_t>(offset) / kWord;
-  for (std::size_t at = 0; at < out.size(); at += kWord, ++index) {
-    std::uint64_t word = 0;
-    if (kind_ == Kind::kCodes) {
-      word = random_bits(key_, index);
-    } else {
+  LILY_CHECK(offset % kWordBytes == 0, "offset {}", offset);
+  const std::uint64_t first = static_cast<std::uint64_t>(offset) / kWordBytes;
+  if (kind_ == Kind::kCodes) {
+    fill_words(first, out, [this](std::uint64_t index) { return random_bits(key_, index); });
+  } else {
+    fill_words(first, out, [this](std::uint64_t index) {
+      std::uint64_t word = 0;
       for (unsigned i = 0; i < 4; ++i) word |= std::uint64_t{element(4 * index + i)} << (16 * i);
-    }
-    std::memcpy(out.data() + at, &word, std::min(kWord, out.size() - at));
+      return word;
+    });
   }
 }
 
