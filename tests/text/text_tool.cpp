@@ -14,6 +14,8 @@
 #include <optional>
 #include <string>
 
+#include "text/chat_template.h"
+#include "text/python_json.h"
 #include "text/tokenizer.h"
 
 namespace {
@@ -43,6 +45,31 @@ int encode(const std::string& file) {
   return 0;
 }
 
+nlohmann::ordered_json render_frame(const lily::ChatTemplate& chat_template, const std::string& frame) {
+  const auto request = lily::parse_template_json(frame);
+  if (!request.ok()) return {{"error", request.error().message}};
+  const auto flag = [&](const char* name, bool absent) { return request->value(name, absent); };
+  const lily::ChatTemplateOptions options{.add_generation_prompt = flag("add_generation_prompt", true),
+                                          .enable_thinking = flag("enable_thinking", true),
+                                          .preserve_thinking = flag("preserve_thinking", false),
+                                          .add_vision_id = flag("add_vision_id", false)};
+  const auto text = chat_template.render(request->at("messages"), request->at("tools"), options);
+  if (!text.ok()) return {{"error", text.error().message}};
+  return {{"text", *text}};
+}
+
+int render(const std::string& file) {
+  const lily::Result<lily::ChatTemplate> chat_template = lily::ChatTemplate::recognise(file);
+  if (!chat_template.ok()) {
+    fmt::print(stderr, "{}\n", chat_template.error().message);
+    return 1;
+  }
+  while (const std::optional<std::string> frame = read_frame()) {
+    std::cout << render_frame(*chat_template, *frame).dump() << '\n';
+  }
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -50,5 +77,6 @@ int main(int argc, char** argv) {
   const std::string mode = argv[1];
   std::ios::sync_with_stdio(false);
   if (mode == "encode") return encode(read_file(argv[2]));
+  if (mode == "render") return render(read_file(argv[2]));
   return 2;
 }
