@@ -1,5 +1,6 @@
 // The five blocks. Section numbers are those of docs/model.md.
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "backend/reference/reference_backend.h"
@@ -84,19 +85,20 @@ void ReferenceBackend::delta_rule(std::span<float> state, std::span<float> chann
     const float decay = std::exp(g);
     float* S = state.data() + hv * kD * kD;  // [Dk, Dv]
 
-    for (std::int64_t dv = 0; dv < kD; ++dv) {
-      float m = 0;  // S^T k after the decay
-      for (std::int64_t dk = 0; dk < kD; ++dk) {
+    std::array<float, kD> d{};  // beta (v - S^T k), with S decayed first
+    for (std::int64_t dk = 0; dk < kD; ++dk) {
+      for (std::int64_t dv = 0; dv < kD; ++dv) {
         S[dk * kD + dv] *= decay;
-        m += S[dk * kD + dv] * k[static_cast<std::size_t>(dk)];
+        d[static_cast<std::size_t>(dv)] += S[dk * kD + dv] * k[static_cast<std::size_t>(dk)];
       }
-      const float d = beta * (v[static_cast<std::size_t>(dv)] - m);
-      float sum = 0;  // S^T q of the updated state
-      for (std::int64_t dk = 0; dk < kD; ++dk) {
-        S[dk * kD + dv] += k[static_cast<std::size_t>(dk)] * d;
-        sum += S[dk * kD + dv] * q[static_cast<std::size_t>(dk)];
+    }
+    for (std::size_t dv = 0; dv < d.size(); ++dv) d[dv] = beta * (v[dv] - d[dv]);
+    std::ranges::fill(o, 0.0F);  // S^T q of the updated state
+    for (std::int64_t dk = 0; dk < kD; ++dk) {
+      for (std::int64_t dv = 0; dv < kD; ++dv) {
+        S[dk * kD + dv] += k[static_cast<std::size_t>(dk)] * d[static_cast<std::size_t>(dv)];
+        o[static_cast<std::size_t>(dv)] += S[dk * kD + dv] * q[static_cast<std::size_t>(dk)];
       }
-      o[static_cast<std::size_t>(dv)] = sum;
     }
   }
 }
