@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""Compares `lily logits` with transformers' Qwen3_5MoeForCausalLM in f32 on the same (dequantised) weights.
+
+    python3 tools/parity/transformers_logits.py --lily build/release/lily [--model models/tiny] [--text FILE]
+
+For checkpoints small enough to hold in f32. Needs torch, transformers and numpy; says 'skipped' without them.
+"""
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+try:
+    import numpy as np
+    import torch
+    from transformers.models.qwen3_5_moe.configuration_qwen3_5_moe import Qwen3_5MoeTextConfig
+    from transformers.models.qwen3_5_moe.modeling_qwen3_5_moe import Qwen3_5MoeForCausalLM
+except ImportError as missing:
+    print(f"skipped: {missing}")
+    sys.exit(0)
+
+ZERO_CENTRED = ("input_layernorm.weight", "post_attention_layernorm.weight", "q_norm.weight", "k_norm.weight")
+DTYPES = {"F32": np.float32, "F16": np.float16, "U32": np.uint32, "BF16": np.uint16}
+# Keys of config.json that transformers' text config derives by itself or does not take.
+NOT_CONFIG = {"model_type", "dtype", "mamba_ssm_dtype", "attn_output_gate", "full_attention_interval",
+              "partial_rotary_factor", "mtp_num_hidden_layers", "mtp_use_dedicated_embeddings"}
+
+
+def read_tensors(folder):
+    """name -> f32 or uint32 array, of every shard; the headers are unpadded, so nothing is aligned."""
+    tensors = {}
+    for shard in sorted(folder.glob("model*.safetensors")):
+        raw = shard.read_bytes()
+        length = int.from_bytes(raw[:8], "little")
+        for name, entry in json.loads(raw[8:8 + length]).items():
+            if name == "__metadata__":
+                continue
+            begin, end = (8 + length + offset for offset in entry["data_offsets"])
+            array = np.frombuffer(raw[begin:end], DTYPES[entry["dtype"]]).reshape(entry["shape"])
+            if entry["dtype"] == "BF16":
+                array = (array.astype(np.uint32) << 16).view(np.float32)
+            tensors[name] = array
+    return tensors
+
+
+def dequantise(tensors, module):
+    """scale * code + bias, [.., out, in]."""
+    packed, scales, biases = (tensors[f"{module}.{part}"] for part in ("weight", "scales", "biases"))
+    groups = scales.shape[-1]
+    bits = packed.shape[-1] * 32 // (groups * 64)
+    shifts = np.arange(32 // bits, dtype=np.uint32) * bits
+    codes = (packed[..., None] >> shifts) & ((1 << bits) - 1)
+    codes = codes.reshape(*scales.shape, 64).astype(np.float32)
+    return (codes * scales[..., None] + biases[..., None]).reshape(*packed.shape[:-1], -1)
+
+
+def transformers_weights(tensors):
+    """MLX names and layouts to those of transformers."""
+    out = {}
+    modules = {name.rsplit(".", 1)[0] for name in tensors if name.endswith(".scales")}
+    plain = {n: t for n, t in tensors.items() if n.rsplit(".", 1)[0] not in modules}
+    weights = {f"{module}.weight": dequantise(tensors, module) for module in modules} | plain
+    for name, value in weights.items():
+        name = name.removeprefix("language_model.")
+        if name.endswith(ZERO_CENTRED) or name == "model.norm.weight":
+            value = value - 1
+        if name.endswith("conv1d.weight"):
+            value = value.transpose(0, 2, 1)
+        if ".switch_mlp.gate_proj" in name:
+            up = weights["language_model." + name.replace("gate_proj", "up_proj")]
+            name = name.replace("switch_mlp.gate_proj.weight", "experts.gate_up_proj")
+            value = np.concatenate([value, up], axis=1)
+        elif ".switch_mlp.up_proj" in name:
+            continue
+        elif ".switch_mlp.down_proj" in name:
+            name = name.replace("switch_mlp.down_proj.weight", "experts.down_proj")
+        out[name] = torch.from_numpy(np.ascontiguousarray(value, dtype=np.float32))
+    return out
+
+
+def reference_logits(folder, ids):
+    fields = json.loads((folder / "config.json").read_text())["text_config"]
+    config = Qwen3_5MoeTextConfig(**{k: v for k, v in fields.items() if k not in NOT_CONFIG})
+    config._attn_implementation = config._experts_implementation = "eager"
+    model = Qwen3_5MoeForCausalLM(config).float().eval()
+    missing, unexpected = model.load_state_dict(transformers_weights(read_tensors(folder)), strict=False)
+    assert not missing and not unexpected, (missing, unexpected)
+    with torch.no_grad():
+        return model(torch.tensor([ids])).logits[0].numpy()
+
+
+def lily_logits(lily, folder, ids, *flags):
+    with tempfile.TemporaryDirectory() as scratch:
+        ids_file, out = Path(scratch, "ids.npy"), Path(scratch, "out.npy")
+        np.save(ids_file, np.asarray(ids, np.int32))
+        subprocess.run([lily, "logits", str(folder), "--ids-file", str(ids_file), "--out", str(out), *flags], check=True)
+        return np.load(out)
+
+
+def log_softmax(x):
+    x = x - x.max(-1, keepdims=True)
+    return x - np.log(np.exp(x).sum(-1, keepdims=True))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--lily", required=True)
+    parser.add_argument("--model", type=Path, default=Path("models/tiny"))
+    parser.add_argument("--text", type=Path, default=Path("models/tiny/heldout.txt"))
+    parser.add_argument("--tokens", type=int, default=1024)
+    args = parser.parse_args()
+
+    if (args.model / "tokenizer.json").exists():
+        encoded = subprocess.run([args.lily, "tokenize", str(args.model)], input=args.text.read_bytes(), check=True, capture_output=True)
+        ids = [int(i) for i in encoded.stdout.replace(b",", b" ").split()][:args.tokens]
+    else:
+        vocab = json.loads((args.model / "config.json").read_text())["text_config"]["vocab_size"]
+        ids = np.random.default_rng(1).integers(0, vocab, args.tokens).tolist()
+    expected = reference_logits(args.model, ids)
+    p = log_softmax(expected.astype(np.float64))
+
+    failed = False
+    for flags, limit in ((["--backend", "reference"], 2e-3), (["--backend", "cpu", "--exact"], 2e-3),
+                         (["--backend", "cpu", "--exact", "--chunk", "1"], 2e-3), (["--backend", "cpu"], None)):
+        actual = lily_logits(args.lily, args.model, ids, *flags)
+        q = log_softmax(actual.astype(np.float64))
+        worst = np.abs(actual - expected).max()
+        kl = (np.exp(p) * (p - q)).sum(-1).mean()
+        top1 = (actual.argmax(-1) == expected.argmax(-1)).mean()
+        bad = worst > limit if limit else kl > 2e-3 or top1 < 0.99
+        failed = failed or bad
+        print(f"{' '.join(flags):40} max |error| {worst:.2e}  mean KL {kl:.2e}  top-1 {100 * top1:.2f} %"
+              f"{'  FAILED' if bad else ''}")
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()
