@@ -66,6 +66,10 @@ Result<json> parse_json(std::string_view text, const JsonLimits& limits) {
   if (text.size() > limits.bytes) {
     return fail(ErrorCode::kCorrupt, "{} bytes of JSON, expected at most {}", text.size(), limits.bytes);
   }
+  // The library takes a NUL for the end of the text, and would not look at what follows.
+  if (const auto nul = text.find('\0'); nul != std::string_view::npos) {
+    return fail(ErrorCode::kCorrupt, "not valid JSON at byte {}", nul + 1);
+  }
   Checker checker(limits.depth);
   if (!json::sax_parse(text, &checker)) return fail(ErrorCode::kCorrupt, "{}", checker.problem());
   return json::parse(text);
