@@ -1,0 +1,130 @@
+// lily bench: prefill and decode speed by context length, against the memory bandwidth.
+#include <algorithm>
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+#include "backend/cpu/bandwidth.h"
+#include "base/atomic_file.h"
+#include "base/threads.h"
+#include "cli/commands.h"
+#include "cli/console.h"
+#include "cli/interrupt.h"
+#include "engine/benchmark.h"
+
+namespace lily {
+namespace {
+
+// Runs of a length that differ by more than this are flagged: something else was going on.
+constexpr double kLargeSpread = 0.03;
+
+// Bytes a second of reading the mapped weights with as many threads as the CPU backend takes. The largest
+// file is enough: a shard is several times any cache.
+Result<double> measure_bandwidth(const LoadedModel& model, int threads) {
+  ModelFiles& files = *model.weights().files;
+  std::span<const std::byte> largest;
+  for (const std::string& name : files.names()) {
+    if (!name.ends_with(".safetensors")) continue;
+    LILY_TRY(const auto bytes, files.bytes(name));
+    if (bytes.size() > largest.size()) largest = bytes;
+  }
+  ThreadPool pool(threads > 0 ? threads : available_cores());
+  return cpu::measure_read_bandwidth(largest, pool);
+}
+
+struct Report {
+  std::string model;
+  std::string backend;
+  double bandwidth = 0;  // bytes a second
+  std::vector<BenchmarkRow> rows;
+};
+
+std::string format_text(const Report& report) {
+  std::string text = fmt::format("{} on {}, memory read at {:.1f} GB/s\n\n", report.model, report.backend,
+                                 report.bandwidth / 1e9);
+  text +=
+      fmt::format("{:>8} {:>14} {:>12} {:>13} {:>9} {:>9} {:>7} {:>12} {:>7}\n", "context", "prefill tok/s",
+                  "first token", "decode tok/s", "ms/token", "MB/token", "GB/s", "of bandwidth", "spread");
+  for (const BenchmarkRow& row : report.rows) {
+    text += fmt::format(
+        "{:>8} {:>14.1f} {:>10.3f} s {:>13.2f} {:>9.2f} {:>9.1f} {:>7.1f} {:>10.0f} % {:>5.1f} %{}\n",
+        row.context, row.prefill_tokens_per_second(), row.prefill_seconds(), row.decode_tokens_per_second(),
+        1e3 / row.decode_tokens_per_second(), row.bytes_per_token / 1e6, row.bytes_per_second() / 1e9,
+        100 * row.bytes_per_second() / report.bandwidth, 100 * row.spread(),
+        row.spread() > kLargeSpread ? " (!)" : "");
+  }
+  return text;
+}
+
+std::string format_csv(const Report& report) {
+  std::string text =
+      "context,prefill_tok_s,prefill_s,decode_tok_s,bytes_per_token,bytes_per_s,bandwidth_bytes_per_s,"
+      "spread\n";
+  for (const BenchmarkRow& row : report.rows) {
+    text += fmt::format("{},{},{},{},{},{},{},{}\n", row.context, row.prefill_tokens_per_second(),
+                        row.prefill_seconds(), row.decode_tokens_per_second(), row.bytes_per_token,
+                        row.bytes_per_second(), report.bandwidth, row.spread());
+  }
+  return text;
+}
+
+std::string format_json(const Report& report, const Options& options) {
+  nlohmann::ordered_json json = {{"version", LILY_VERSION},
+                                 {"unix_time", std::time(nullptr)},
+                                 {"model", report.model},
+                                 {"backend", report.backend},
+                                 {"decode_steps", options.decode},
+                                 {"rounds", options.rounds},
+                                 {"bandwidth_bytes_per_second", report.bandwidth}};
+  for (const BenchmarkRow& row : report.rows) {
+    auto runs = nlohmann::ordered_json::array();
+    for (const BenchmarkRun& run : row.runs) {
+      runs.push_back({{"prefill_seconds", run.prefill_seconds}, {"step_seconds", run.step_seconds}});
+    }
+    json["contexts"].push_back({{"context", row.context},
+                                {"prefill_tokens_per_second", row.prefill_tokens_per_second()},
+                                {"prefill_seconds", row.prefill_seconds()},
+                                {"decode_tokens_per_second", row.decode_tokens_per_second()},
+                                {"bytes_per_token", row.bytes_per_token},
+                                {"bytes_per_second", row.bytes_per_second()},
+                                {"spread", row.spread()},
+                                {"tokens", row.runs.front().tokens},
+                                {"runs", runs}});
+  }
+  return json.dump(2) + "\n";
+}
+
+// Which run it is, on one line that rewrites itself, on a terminal only.
+void show(const std::string& what) {
+  if (console::stderr_is_terminal()) fmt::print(stderr, "\r{}\x1b[K", what);
+}
+
+}  // namespace
+
+Result<void> run_bench(const Options& options) {
+  ModelOptions opening = model_options(options);
+  opening.max_seq = *std::ranges::max_element(options.contexts) + options.decode;
+  LILY_TRY(const auto model, LoadedModel::open(opening));
+  Report report{.model = model->name(), .backend = model->backend().description(), .rows = {}};
+  LILY_TRY(report.bandwidth, measure_bandwidth(*model, opening.backend.threads));
+
+  const Interrupt interrupt;
+  BenchmarkOptions benchmark{.contexts = options.contexts,
+                             .decode = options.decode,
+                             .rounds = options.rounds,
+                             .chunk = options.chunk,
+                             .progress = {}};
+  benchmark.progress = [&, shown = std::string()](const std::string& what) mutable {
+    if (what != shown) show(shown = what);
+    return !interrupt.pending();
+  };
+  auto rows = run_benchmark(*model, benchmark);
+  show("");
+  if (!rows.ok()) return interrupt.pending() ? interrupted() : rows.error();
+  report.rows = std::move(rows).value();
+  LILY_TRY_VOID(console::print(format_text(report)));
+  if (!options.json_file.empty()) LILY_TRY_VOID(write_file(options.json_file, format_json(report, options)));
+  if (!options.csv_file.empty()) LILY_TRY_VOID(write_file(options.csv_file, format_csv(report)));
+  return {};
+}
+
+}  // namespace lily

@@ -1,0 +1,193 @@
+// lily chat: a conversation in the terminal.
+#include <nlohmann/json.hpp>
+
+#include "base/atomic_file.h"
+#include "cli/answer.h"
+#include "cli/chat_command.h"
+#include "cli/commands.h"
+#include "cli/console.h"
+#include "cli/line_reader.h"
+#include "cli/prompt.h"
+
+namespace lily {
+namespace {
+
+constexpr std::string_view kQuotes = "\"\"\"";
+
+class Conversation {
+ public:
+  Conversation(Engine& engine, const Options& options)
+      : engine_(engine),
+        interactive_(console::stdin_is_terminal()),
+        reader_(LineReader::create()),
+        system_(options.system.value_or("")),
+        sampling_(sampling_params(options, engine.model())),
+        max_tokens_(options.max_tokens),
+        think_(options.think) {}
+
+  Result<void> run();
+
+ private:
+  /// A message or a command, whole; nullopt when the user leaves.
+  std::optional<std::string> read_entry();
+  Result<void> obey(const ChatCommand& command);
+  Result<void> say(const std::string& text);
+  /// Answers the messages so far; takes the last one back if there is no answer at all.
+  Result<void> answer();
+  Result<void> retry();
+  [[nodiscard]] nlohmann::ordered_json messages() const;
+  Result<void> save(const std::string& file) const;
+
+  Engine& engine_;
+  bool interactive_;
+  std::unique_ptr<LineReader> reader_;
+  Interrupt interrupt_;
+  nlohmann::ordered_json turns_ = nlohmann::ordered_json::array();  // user and assistant messages
+  std::string system_;
+  SamplingParams sampling_;
+  std::int64_t max_tokens_;
+  bool think_;
+  bool warned_ = false;  // the last thing the user did was Ctrl-C
+  bool left_ = false;
+};
+
+std::optional<std::string> Conversation::read_entry() {
+  std::string entry;
+  bool quoted = false;
+  for (;;) {
+    const Line line = reader_->read(quoted ? ". " : "> ");
+    if (line.kind == Line::Kind::kEnd) return entry.empty() ? std::nullopt : std::optional(entry);
+    if (line.kind == Line::Kind::kInterrupted) {
+      if (warned_) return std::nullopt;
+      warned_ = true;
+      fmt::print(stderr, "{}\n", console::dim("(Ctrl-C again or Ctrl-D to leave)"));
+      interrupt_.clear();
+      entry.clear();
+      quoted = false;
+      continue;
+    }
+    if (line.text == kQuotes) {
+      if (quoted) return entry;
+      quoted = true;
+    } else if (quoted) {
+      entry += entry.empty() ? line.text : "\n" + line.text;
+    } else {
+      return line.text;
+    }
+  }
+}
+
+// On a terminal an error is shown and the conversation goes on; in a pipe nobody would see it, so it ends
+// there.
+Result<void> Conversation::run() {
+  if (interactive_) {
+    LILY_TRY_VOID(console::print(fmt::format(
+        "{}\n",
+        console::dim(fmt::format("{}: /help lists the commands, Ctrl-D leaves", engine_.model().name())))));
+  }
+  while (!left_) {
+    const auto entry = read_entry();
+    if (!entry) return {};
+    if (entry->find_first_not_of(" \t\n") == std::string::npos) continue;
+    warned_ = false;
+    reader_->remember(*entry);
+    const auto done = say(*entry);
+    if (done.ok()) continue;
+    if (!interactive_) return done.error();
+    fmt::print(stderr, "lily: {}\n", done.error().message);
+  }
+  return {};
+}
+
+Result<void> Conversation::say(const std::string& text) {
+  if (is_chat_command(text)) {
+    LILY_TRY(const ChatCommand command, parse_chat_command(text));
+    return obey(command);
+  }
+  turns_.push_back({{"role", "user"}, {"content", text}});
+  return answer();
+}
+
+Result<void> Conversation::obey(const ChatCommand& command) {
+  switch (command.kind) {
+    case ChatCommand::Kind::kHelp:
+      return console::print(chat_help());
+    case ChatCommand::Kind::kClear:
+      turns_.clear();
+      return {};
+    case ChatCommand::Kind::kThink:
+      think_ = command.on;
+      return {};
+    case ChatCommand::Kind::kSystem:
+      system_ = command.argument;
+      return {};
+    case ChatCommand::Kind::kSet:
+      if (command.argument.empty()) return console::print(format_sampling(sampling_, max_tokens_));
+      return set_sampling(command.argument, sampling_, max_tokens_);
+    case ChatCommand::Kind::kRetry:
+      return retry();
+    case ChatCommand::Kind::kSave:
+      return save(command.argument);
+    case ChatCommand::Kind::kQuit:
+      left_ = true;
+      return {};
+  }
+  return {};
+}
+
+Result<void> Conversation::retry() {
+  if (!turns_.empty() && turns_.back()["role"] == "assistant") turns_.erase(turns_.size() - 1);
+  if (turns_.empty()) return fail(ErrorCode::kInvalidArgument, "/retry: there is no message to answer yet");
+  return answer();
+}
+
+Result<void> Conversation::answer() {
+  GenerateRequest request{.prompt = {}, .sampling = sampling_, .max_tokens = max_tokens_};
+  ++sampling_.seed;  // another answer each time, and the same ones for the same --seed
+  AnswerText text(console::styled());
+  const auto sink = [&](TokenId id, const OutputDelta& delta) {
+    std::string out = text.add(delta);
+    if (id < 0) out += text.finish() + "\n";
+    return console::print(out);
+  };
+  interrupt_.clear();
+  auto prompt = chat_prompt(engine_.model(), messages(), think_);
+  if (prompt.ok()) request.prompt = std::move(prompt).value();
+  auto answer = prompt.ok() ? stream_answer(engine_, std::move(request), interrupt_, sink)
+                            : Result<Answer>(std::move(prompt).error());
+  if (!answer.ok()) {
+    turns_.erase(turns_.size() - 1);
+    return std::move(answer).error();
+  }
+  turns_.push_back({{"role", "assistant"}, {"content", answer->content}});
+  if (!answer->reasoning.empty()) turns_.back()["reasoning_content"] = answer->reasoning;
+  if (interrupt_.pending()) warned_ = true;
+  interrupt_.clear();
+  if (interactive_) {
+    const std::string_view cut = answer->reason == FinishReason::kLength ? " (cut: no room left)" : "";
+    return console::print(fmt::format("{}\n", console::dim(format_usage(answer->usage) + std::string(cut))));
+  }
+  return {};
+}
+
+nlohmann::ordered_json Conversation::messages() const {
+  auto all = nlohmann::ordered_json::array();
+  if (!system_.empty()) all.push_back({{"role", "system"}, {"content", system_}});
+  for (const auto& turn : turns_) all.push_back(turn);
+  return all;
+}
+
+Result<void> Conversation::save(const std::string& file) const {
+  return write_file(file, messages().dump(2) + "\n");
+}
+
+}  // namespace
+
+Result<void> run_chat(const Options& options) {
+  LILY_TRY(const auto engine, Engine::open({.model = model_options(options)}));
+  LILY_TRY_VOID(require_tokenizer(engine->model()));
+  if (!engine->model().chat_template().ok()) return engine->model().chat_template().error();
+  return Conversation(*engine, options).run();
+}
+
+}  // namespace lily

@@ -1,0 +1,190 @@
+#include "cli/flag_table.h"
+
+#include <array>
+
+#include "cli/commands.h"
+
+namespace lily {
+namespace {
+
+enum : unsigned {
+  kChat = 1U << 0U,
+  kRun = 1U << 1U,
+  kServe = 1U << 2U,
+  kBench = 1U << 3U,
+  kEval = 1U << 4U,
+  kLogits = 1U << 5U,
+  kSynth = 1U << 6U,
+  kInspect = 1U << 7U,
+  kTokenize = 1U << 8U,
+  kDetokenize = 1U << 9U,
+  kDevices = 1U << 10U,
+  kEvery = (1U << 11U) - 1U,
+  kAnswers = kChat | kRun,
+  kTakesModel = kEvery & ~(kSynth | kDevices),
+};
+
+constexpr std::string_view kModelHelp =
+    "MODEL is a checkpoint directory, or 'tiny', the model inside this program (the default).";
+
+constexpr std::array kCommands = {
+    Command{kChat, "chat", "talk to the model in the terminal",
+            "Streams answers, keeps the conversation, and takes /commands (/help lists them).\n"
+            "Ctrl-C stops an answer; Ctrl-D leaves. With input from a pipe every line is a message.",
+            run_chat},
+    Command{kRun, "run", "answer one prompt and exit",
+            "The prompt is sent as a user message in the model's chat format, unless --raw.\n"
+            "  lily run -p 'Why is the sky blue?'\n"
+            "  git diff | lily run ~/models/Qwen3.6-35B-A3B-4bit -p - --system 'Write a commit message'\n"
+            "  lily run --ids 1,2,3 -n 8 --temperature 0 --print-ids",
+            run_run},
+    Command{kServe, "serve", "serve the OpenAI-compatible API over HTTP",
+            "Prints 'listening on URL' when it is ready; Ctrl-C or SIGTERM finishes what runs and exits.\n"
+            "  lily serve --port 8080\n"
+            "  curl http://127.0.0.1:8080/v1/models",
+            run_serve},
+    Command{kBench, "bench", "measure prefill and decode speed",
+            "Batch 1, greedy, a synthetic prompt, after a warm-up of the same shape; loading is not timed.\n"
+            "Prefill counts until the first token is readable, decode the --decode steps after it.",
+            run_bench},
+    Command{kEval, "eval", "measure perplexity, or the distance to another backend",
+            "Cuts the text into windows of --context tokens that do not overlap and scores every token of a\n"
+            "window but its first, given the tokens before it in the window. No token is added.\n"
+            "  lily eval --text book.txt\n"
+            "  lily eval --text book.txt --backend cpu --against reference\n"
+            "  lily eval --text book.txt --against cpu:exact",
+            run_eval},
+    Command{kLogits, "logits", "write the logits of every position to a file",
+            "float32 [tokens, vocabulary], unmasked. --chunk 1 goes token by token, as decoding does.\n"
+            "  lily logits tiny --ids 1,2,3 --out logits.npy",
+            run_logits},
+    Command{kSynth, "synth", "write a checkpoint of random weights",
+            "In the published layout, for speed and memory, where the real weights are not at hand.\n"
+            "  lily synth ~/models/synthetic-35b --preset qwen3.6-35b-a3b",
+            run_synth},
+    Command{kInspect, "inspect", "show what a checkpoint holds and needs",
+            "Reads headers only, and lists everything that would keep the checkpoint from loading.",
+            run_inspect},
+    Command{kTokenize, "tokenize", "text to token ids",
+            "  lily tokenize -p 'Hello!'\n"
+            "  lily tokenize --out book.npy < book.txt",
+            run_tokenize},
+    Command{kDetokenize, "detokenize", "token ids to text", "  lily tokenize -p 'Hello!' | lily detokenize",
+            run_detokenize},
+    Command{kDevices, "devices", "list the backends and this machine", "", run_devices},
+};
+
+constexpr std::string_view kArguments = "Arguments";
+constexpr std::string_view kInput = "Input";
+constexpr std::string_view kGeneration = "Generation";
+constexpr std::string_view kOutput = "Output";
+constexpr std::string_view kService = "Service";
+constexpr std::string_view kMeasurement = "Measurement";
+constexpr std::string_view kMachine = "Machine";
+
+constexpr Expected at_least(double low) {
+  return {.low = low};
+}
+constexpr Expected from_to(double low, double high) {
+  return {.low = low, .high = high};
+}
+constexpr Expected one_of(std::string_view choices) {
+  return {.choices = choices};
+}
+
+// clang-format off
+constexpr std::array kFlags = {
+    Flag{"MODEL", &Options::model, "", kTakesModel, kArguments, kModelHelp},
+    Flag{"OUT", &Options::out, "", kSynth, kArguments, "the directory to write; it must be new or empty"},
+
+    Flag{"-p,--prompt", &Options::prompt, "TEXT", kRun | kTokenize, kInput, "the text; - reads standard input"},
+    Flag{"--system", &Options::system, "TEXT", kAnswers, kInput, "the system message"},
+    Flag{"--think", &Options::think, "", kAnswers, kInput, "let the model reason before it answers"},
+    Flag{"--raw", &Options::raw, "", kRun, kInput, "take the prompt as it is, without the chat format"},
+    Flag{"--literal", &Options::literal, "", kTokenize, kInput,
+         "control strings such as <|im_end|> stay ordinary text"},
+    Flag{"--ids", &Options::ids, "1,2,3", kRun | kLogits | kDetokenize, kInput, "token ids"},
+    Flag{"--ids-file", &Options::ids_file, "F.npy", kRun | kLogits | kEval | kDetokenize, kInput,
+         "token ids as int32 .npy"},
+    Flag{"--text", &Options::text_file, "F", kEval, kInput, "a text file; - reads standard input"},
+    Flag{"--assume-template", &Options::assume_template, "", kAnswers | kServe, kInput,
+         "use the Qwen3.6 chat format though the checkpoint's template is another"},
+    Flag{"--preset", &Options::preset, "NAME", kSynth, kInput, "the shape; an unknown name lists them"},
+    Flag{"--seed", &Options::seed, "S", kSynth, kInput, "equal seeds give equal bytes [0]", at_least(0)},
+    Flag{"--tokenizer-from", &Options::tokenizer_from, "MODEL", kSynth, kInput,
+         "also copy this checkpoint's tokenizer and chat template"},
+
+    Flag{"-n,--max-tokens", &Options::max_tokens, "N", kAnswers, kGeneration,
+         "longest answer in tokens (0: as many as fit)", at_least(0)},
+    Flag{"--temperature", &Options::temperature, "T", kAnswers, kGeneration,
+         "0 is greedy [from the checkpoint]", from_to(0, 100)},
+    Flag{"--top-p", &Options::top_p, "P", kAnswers, kGeneration,
+         "sample from the likeliest tokens that hold this much probability [from the checkpoint]", from_to(0, 1)},
+    Flag{"--top-k", &Options::top_k, "K", kAnswers, kGeneration,
+         "sample from this many tokens (0: all) [from the checkpoint]", at_least(0)},
+    Flag{"--min-p", &Options::min_p, "P", kAnswers, kGeneration,
+         "drop tokens less likely than this part of the likeliest", from_to(0, 1)},
+    Flag{"--presence-penalty", &Options::presence_penalty, "X", kAnswers, kGeneration,
+         "subtract from tokens the answer holds", from_to(-2, 2)},
+    Flag{"--frequency-penalty", &Options::frequency_penalty, "X", kAnswers, kGeneration,
+         "subtract for each time the answer holds the token", from_to(-2, 2)},
+    Flag{"--repetition-penalty", &Options::repetition_penalty, "X", kAnswers, kGeneration,
+         "divide tokens that prompt or answer hold (1: off)", from_to(0.01, 100)},
+    Flag{"--seed", &Options::seed, "S", kAnswers, kGeneration, "equal seeds give equal answers [random]",
+         at_least(0)},
+    Flag{"--ignore-eos", &Options::ignore_eos, "", kRun, kGeneration, "go on past the end of the answer"},
+
+    Flag{"--print-ids", &Options::print_ids, "", kRun, kOutput, "print the answer's token ids instead of text"},
+    Flag{"--json", &Options::json, "", kRun | kEval | kInspect | kTokenize | kDevices, kOutput,
+         "print one JSON object"},
+    Flag{"--out", &Options::out, "F.npy", kLogits | kTokenize, kOutput, "the file to write"},
+    Flag{"--json", &Options::json_file, "F", kBench, kOutput, "also write all that was measured as JSON"},
+    Flag{"--csv", &Options::csv_file, "F", kBench, kOutput, "also write the table as CSV"},
+
+    Flag{"--host", &Options::host, "ADDRESS", kServe, kService, "address to listen on"},
+    Flag{"--port", &Options::port, "N", kServe, kService, "port to listen on (0: any free one, which is printed)",
+         from_to(0, 65535)},
+    Flag{"--slots", &Options::slots, "N", kServe, kService, "requests that run at once", from_to(1, 1024)},
+    Flag{"--max-queue", &Options::max_queue, "N", kServe, kService, "requests that may wait", at_least(0)},
+    Flag{"--drain-seconds", &Options::drain_seconds, "N", kServe, kService,
+         "how long running answers may go on after SIGTERM", from_to(0, 86400)},
+
+    Flag{"--contexts", &Options::contexts, "N,N,...", kBench, kMeasurement, "prompt lengths", at_least(1)},
+    Flag{"--decode", &Options::decode, "N", kBench, kMeasurement, "timed steps after each prompt", at_least(1)},
+    Flag{"--rounds", &Options::rounds, "N", kBench, kMeasurement,
+         "measurements of each length; medians are shown", from_to(1, 1000)},
+    Flag{"--context", &Options::context, "N", kEval, kMeasurement, "tokens of a window", at_least(2)},
+    Flag{"--against", &Options::against, "BACKEND", kEval, kMeasurement,
+         "also run this backend (cpu:exact for f32 activations) and report how far apart they are"},
+    Flag{"--against-model", &Options::against_model, "MODEL", kEval, kMeasurement,
+         "the other side's checkpoint, of the same vocabulary"},
+
+    Flag{"--backend", &Options::backend, "NAME", kEvery, kMachine,
+         "auto, cpu, cuda, metal, metal-emulated or reference",
+         one_of("auto|cpu|cuda|metal|metal-emulated|reference")},
+    Flag{"--exact", &Options::exact, "", kEvery, kMachine, "f32 activations on the CPU, for quality checks"},
+    Flag{"--threads", &Options::threads, "N", kEvery, kMachine, "CPU threads (0: all cores)", from_to(0, 4096)},
+    Flag{"--isa", &Options::isa, "NAME", kEvery, kMachine, "CPU instructions: auto, generic, avx2 or avx512",
+         one_of("auto|generic|avx2|avx512")},
+    Flag{"--max-seq", &Options::max_seq, "N", kAnswers | kServe, kMachine,
+         "tokens a conversation may hold (0: the model's limit, at most 32768)", at_least(0)},
+    Flag{"--chunk", &Options::chunk, "N", kAnswers | kServe | kBench | kEval | kLogits, kMachine,
+         "prompt tokens of a step (0: 512)", from_to(0, 65536)},
+    Flag{"--log-level", &Options::log_level, "LEVEL", kEvery, kMachine, "debug, info, warn, error or off",
+         one_of("debug|info|warn|error|off")},
+};
+// clang-format on
+
+}  // namespace
+
+std::span<const Command> commands() {
+  return kCommands;
+}
+std::span<const Flag> flags() {
+  return kFlags;
+}
+std::string_view model_help() {
+  return kModelHelp;
+}
+
+}  // namespace lily

@@ -1,0 +1,68 @@
+// lily inspect: what a checkpoint holds and needs, and what would keep it from loading.
+#include "model/inspect.h"
+
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/console.h"
+
+namespace lily {
+namespace {
+
+nlohmann::ordered_json to_json(const WeightParts& parts) {
+  return {{"embedding", parts.embedding},
+          {"recurrent_mixers", parts.recurrent_mixers},
+          {"attention_mixers", parts.attention_mixers},
+          {"experts", parts.experts},
+          {"shared_experts", parts.shared_experts},
+          {"routers", parts.routers},
+          {"norms", parts.norms},
+          {"head", parts.head},
+          {"total", parts.total()}};
+}
+
+std::string format_json(const ModelReport& report) {
+  nlohmann::ordered_json json = {{"model", report.model}, {"loads", report.loads()}};
+  if (report.config) {
+    json["layers"] = report.config->num_hidden_layers;
+    json["hidden_size"] = report.config->hidden_size;
+    json["experts"] = report.config->num_experts;
+    json["experts_per_token"] = report.config->num_experts_per_tok;
+    json["vocab_size"] = report.config->vocab_size;
+    json["max_position_embeddings"] = report.config->max_position_embeddings;
+  }
+  json["tensors"] = report.tensors;
+  json["skipped_tensors"] = report.skipped_tensors;
+  json["skipped_bytes"] = report.skipped_bytes;
+  if (report.loads()) {
+    json["parameters"] = report.parameters;
+    json["active_parameters"] = report.active_parameters;
+    json["stored_bytes"] = to_json(report.stored_bytes);
+    json["token_bytes"] = to_json(report.token_bytes);
+    json["state_bytes"] = report.state_bytes;
+    json["kv_bytes_per_token"] = report.kv_bytes_per_token;
+    for (const ContextCost& cost : report.contexts) {
+      json["contexts"].push_back({{"tokens", cost.tokens},
+                                  {"kv_bytes", cost.kv_bytes},
+                                  {"memory_bytes", cost.memory_bytes},
+                                  {"token_bytes", cost.token_bytes}});
+    }
+  }
+  json["problems"] = nlohmann::ordered_json::array();
+  for (const Error& problem : report.problems) json["problems"].push_back(problem.message);
+  return json.dump() + "\n";
+}
+
+}  // namespace
+
+Result<void> run_inspect(const Options& options) {
+  LILY_TRY(const ModelReport report, inspect_model(options.model));
+  LILY_TRY_VOID(console::print(options.json ? format_json(report) : format_report(report)));
+  if (!report.loads()) {
+    return fail(ErrorCode::kCorrupt, "{}: would not load: {} problem{}", report.model, report.problems.size(),
+                report.problems.size() == 1 ? "" : "s");
+  }
+  return {};
+}
+
+}  // namespace lily

@@ -1,0 +1,19 @@
+#include "cli/options.h"
+
+namespace lily {
+
+ModelOptions model_options(const Options& options) {
+  ModelOptions model;
+  model.model = options.model;
+  model.backend = {.name = options.backend,
+                   .exact = options.exact,
+                   .threads = static_cast<int>(options.threads),
+                   .isa = options.isa};
+  model.max_seq = options.max_seq;
+  model.slots = options.slots;
+  if (options.chunk > 0) model.max_rows = options.chunk;
+  model.assume_template = options.assume_template;
+  return model;
+}
+
+}  // namespace lily

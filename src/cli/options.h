@@ -1,0 +1,80 @@
+// The values of all command-line flags, at their defaults until the command line says otherwise (flags.cpp
+// declares the flags).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/types.h"
+#include "engine/loaded_model.h"
+
+namespace lily {
+
+struct Options {
+  std::string model = "tiny";
+
+  // The machine.
+  std::string backend = "auto";
+  bool exact = false;
+  std::int64_t threads = 0;
+  std::string isa = "auto";
+  std::string log_level = "warn";
+  std::int64_t max_seq = 0;
+  std::int64_t slots = 1;
+  std::int64_t chunk = 0;
+  bool assume_template = false;
+
+  // What goes in.
+  std::optional<std::string> prompt;
+  std::optional<std::string> system;
+  std::vector<TokenId> ids;
+  std::string ids_file;
+  std::string text_file;
+  bool raw = false;
+  bool literal = false;
+  bool think = false;
+
+  // Generation; what is not given comes from the checkpoint's generation_config.json.
+  std::int64_t max_tokens = 0;
+  std::optional<double> temperature;
+  std::optional<double> top_p;
+  std::optional<std::int64_t> top_k;
+  std::optional<double> min_p;
+  std::optional<double> presence_penalty;
+  std::optional<double> frequency_penalty;
+  std::optional<double> repetition_penalty;
+  std::optional<std::uint64_t> seed;
+  bool ignore_eos = false;
+
+  // What comes out.
+  bool json = false;
+  bool print_ids = false;
+  std::string out;
+  std::string json_file;
+  std::string csv_file;
+
+  // serve.
+  std::string host = "127.0.0.1";
+  std::int64_t port = 8080;
+  std::int64_t max_queue = 64;
+  std::int64_t drain_seconds = 30;
+
+  // synth.
+  std::string preset = "qwen3.6-35b-a3b";
+  std::string tokenizer_from;
+
+  // eval and bench.
+  std::int64_t context = 2048;
+  std::string against;
+  std::string against_model;
+  std::vector<std::int64_t> contexts = {256, 512, 1024, 2048, 4096};
+  std::int64_t decode = 64;
+  std::int64_t rounds = 2;
+};
+
+/// The part of `options` that opening a model takes.
+[[nodiscard]] ModelOptions model_options(const Options& options);
+
+}  // namespace lily

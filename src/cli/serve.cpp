@@ -1,0 +1,33 @@
+// lily serve: an engine behind the HTTP server.
+#include "server/server.h"
+
+#include "cli/commands.h"
+#include "cli/console.h"
+
+namespace lily {
+namespace {
+
+// An IPv6 address stands in brackets in a URL.
+std::string url(const HttpAddress& address) {
+  const bool ipv6 = address.host.find(':') != std::string::npos;
+  const std::string host = ipv6 ? fmt::format("[{}]", address.host) : address.host;
+  return fmt::format("http://{}:{}", host, address.port);
+}
+
+}  // namespace
+
+Result<void> run_serve(const Options& options) {
+  LILY_TRY(const auto engine,
+           Engine::open({.model = model_options(options), .max_queue = options.max_queue}));
+  ServerOptions server;
+  server.address = {.host = options.host, .port = static_cast<std::uint16_t>(options.port)};
+  server.drain = std::chrono::seconds(options.drain_seconds);
+  Result<void> announced;
+  server.on_ready = [&](const HttpAddress& address) {
+    announced = console::print(fmt::format("listening on {}\n", url(address)));
+  };
+  LILY_TRY_VOID(run_server(*engine, server));
+  return announced;
+}
+
+}  // namespace lily
