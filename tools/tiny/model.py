@@ -68,11 +68,11 @@ def init(s: Shape, seed=0):
     return w
 
 
-def effective(weights, dtype, quantised, fake=fake):
+def effective(weights, dtype, quantised):
     """What the forward pass uses: as shipped if quantised (straight-through), else as they are; matrices in `dtype`.
 
     The router's matrices, and everything that is no matrix, stay fp32. All matrices of one width go through the
-    quantiser as one tensor: a group of 64 never crosses a row.
+    quantiser as one tensor: a group of 64 never crosses a row. (Not compiled: a compiler may drop the bf16 roundings.)
     """
     out = {}
     for bits, kind in ((4, dtype), (8, torch.float32)):

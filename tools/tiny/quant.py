@@ -18,7 +18,7 @@ def half_away(x):
 
 def encode(w, bits):
     """w [..., in], fp32 holding bf16 values -> codes [..., in/64, 64] fp32, scale and bias [..., in/64, 1] rounded to bf16 (MLX on the GPU)."""
-    n = float((1 << bits) - 1)
+    n = {4: 15.0, 8: 255.0}[bits]
     g = w.reshape(*w.shape[:-1], -1, GROUP)
     lo, hi = g.amin(-1, keepdim=True), g.amax(-1, keepdim=True).clamp_min(0)
     s = ((hi - lo) / n).clamp_min(1e-7)

@@ -83,9 +83,9 @@ def main():
     weights = {k: v.to(args.device).requires_grad_() for k, v in first.items()}
     print(f"{sum(w.numel() for w in weights.values()) / 1e6:.2f} M parameters", flush=True)
     optimizer = Optimizer(weights, compile=not args.eager)
-    compiled = (lambda f: f) if args.eager else torch.compile
+    compiled = (lambda f, **_: f) if args.eager else torch.compile
     blocks = tuple(compiled(b) for b in (model.recurrent_block, model.attention_block, model.moe_block))
-    loss_of, fake = compiled(head_loss), compiled(model.fake)
+    loss_of = compiled(head_loss)
     pin = (lambda t: t.pin_memory()) if args.device == "cuda" else (lambda t: t)
 
     tokens, log, last = 0, [], time.time()
@@ -93,7 +93,7 @@ def main():
     for step in range(args.steps):
         ids, doc, weight = (pin(torch.from_numpy(x)).to(args.device, non_blocking=True) for x in stream.batch())
         ids, doc, weight = ids.long(), doc.int(), weight.float()
-        w = model.effective(weights, torch.bfloat16, step >= args.quantise_from * args.steps, fake)
+        w = model.effective(weights, torch.bfloat16, step >= args.quantise_from * args.steps)
         hidden, balance = model.forward(w, ids, doc, shape, blocks)
         loss, right = loss_of(hidden, w["lm_head.weight"], ids, weight)
         (loss + BALANCE * balance).backward()
