@@ -14,6 +14,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -97,7 +98,7 @@ struct BackendLimits {
 struct BackendOptions {
   std::string name = "auto";  ///< auto, cpu, cuda, metal, metal-emulated, reference
   bool exact = false;         ///< cpu: f32 activations in place of int8
-  int threads = 0;            ///< cpu: 0 for all cores
+  int threads = 0;            ///< cpu: 0 for all physical cores this process may use
   std::string isa = "auto";   ///< cpu: auto, generic, avx2, avx512
 };
 
@@ -155,5 +156,9 @@ Result<std::unique_ptr<Backend>> make_cuda_backend(const BackendOptions&, const 
                                                    const BackendLimits&);
 Result<std::unique_ptr<Backend>> make_metal_backend(const BackendOptions&, const ModelWeights&,
                                                     const BackendLimits&);
+
+/// Whether this build holds the backend and not its stub. `name`: "metal" or "metal-emulated".
+[[nodiscard]] bool has_cuda_backend();
+[[nodiscard]] bool has_metal_backend(std::string_view name);
 
 }  // namespace lily

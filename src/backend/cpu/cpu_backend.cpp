@@ -1,0 +1,290 @@
+// The CPU backend's memory, the embedding and the head.
+#include "backend/cpu/cpu_backend.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "backend/cpu/isa.h"
+
+namespace lily::cpu {
+namespace {
+
+std::int64_t widest_input(const Shapes& s) {
+  return std::max({s.hidden, s.linear_value_dim(), s.query_dim(), s.expert_width, s.shared_width});
+}
+
+std::int64_t projected_width(const Shapes& s) {
+  const std::int64_t recurrent = s.conv_channels() + s.linear_value_dim() + 2 * s.linear_value_heads;
+  const std::int64_t attention = 2 * s.query_dim() + 2 * s.kv_dim();
+  return std::max(recurrent, attention);
+}
+
+/// [C, 4] as stored to [4, C], so that the convolution runs along channels.
+Buffer<float> transpose_taps(const Vector& taps) {
+  const auto channels = static_cast<std::int64_t>(taps.size()) / kConvKernel;
+  Buffer<float> out(channels * kConvKernel);
+  for (std::int64_t c = 0; c < channels; ++c) {
+    for (std::int64_t j = 0; j < kConvKernel; ++j) {
+      out[j * channels + c] = taps[static_cast<std::size_t>(c * kConvKernel + j)];
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+CpuBackend::CpuBackend(const Settings& settings, const ModelWeights& weights, const BackendLimits& limits,
+                       StateMemory memory)
+    : kernels_(settings.kernels),
+      exact_(settings.exact),
+      weights_(weights),
+      s_(weights.shapes),
+      limits_(limits),
+      slot_bytes_(memory.slots().item_bytes()),
+      page_bytes_(memory.pages().item_bytes()),
+      memory_(std::move(memory)),
+      pool_(settings.threads),
+      products_(kernels_, pool_, widest_input(s_), exact_),
+      step_(s_, limits.max_rows),
+      residual_(limits.max_rows * s_.hidden),
+      input_(kernels_, limits.max_rows, s_.hidden, exact_),
+      projected_(limits.max_rows * projected_width(s_)),
+      mixed_(kernels_, limits.max_rows, std::max(s_.linear_value_dim(), s_.query_dim()), exact_),
+      router_(limits.max_rows * s_.experts),
+      shared_gate_(limits.max_rows),
+      all_rows_(limits.max_rows * s_.experts_per_token),
+      chosen_(limits.max_rows * s_.experts_per_token),
+      chosen_weights_(limits.max_rows * s_.experts_per_token),
+      lists_{.prefill = ExpertLists(s_.experts, limits.max_rows, s_.experts_per_token),
+             .decode = ExpertLists(s_.experts, limits.max_rows, s_.experts_per_token)},
+      expanded_(kernels_, limits.max_rows * s_.experts_per_token, s_.expert_width, exact_),
+      shared_expanded_(kernels_, limits.max_rows, s_.shared_width, exact_) {
+  std::iota(all_rows_.data(), all_rows_.data() + all_rows_.size(), 0);
+  for (int thread = 0; thread < pool_.size(); ++thread) {
+    scratch_.push_back({.attention = Buffer<float>(attend_scratch()),
+                        .queries = Buffer<float>(kAttentionQueries * kHeadDim),
+                        .sums = Buffer<float>(kAttentionQueries * kHeadDim),
+                        .gate = Buffer<float>(kMoeTokens * kRowBlock),
+                        .up = Buffer<float>(kMoeTokens * kRowBlock)});
+  }
+  for (const LayerWeights& layer : weights.layers) {
+    if (const auto* recurrent = std::get_if<RecurrentWeights>(&layer.mixer)) {
+      conv_taps_.push_back(transpose_taps(recurrent->conv1d));
+    }
+  }
+}
+
+std::string CpuBackend::description() const {
+  return fmt::format("cpu ({}, {} thread{}, {} activations)", kernels_.description, pool_.size(),
+                     pool_.size() == 1 ? "" : "s", exact_ ? "f32" : "int8");
+}
+
+void CpuBackend::begin(const Batch& batch) {
+  for (const Segment& segment : batch.segments) {
+    LILY_CHECK(segment.slot >= 0 && segment.slot < limits_.slots, "slot {} of {}", segment.slot,
+               limits_.slots);
+    const std::int64_t needed = (segment.position + segment.rows() + kKvPageTokens - 1) / kKvPageTokens;
+    LILY_CHECK(static_cast<std::int64_t>(segment.pages.size()) >= needed, "{} pages for {} tokens",
+               segment.pages.size(), segment.position + segment.rows());
+    for (const PageId page : segment.pages) {
+      LILY_CHECK(page >= 0 && page < limits_.kv_pages, "page {} of {}", page, limits_.kv_pages);
+    }
+    for (const TokenId token : segment.tokens) {
+      LILY_CHECK(token >= 0 && token < s_.vocab, "token {} of {}", token, s_.vocab);
+    }
+  }
+  step_.begin(batch);
+}
+
+PerRoute<std::int64_t> CpuBackend::counts(std::int64_t per_row) const {
+  return {.prefill = step_.count(Route::kPrefill) * per_row, .decode = step_.count(Route::kDecode) * per_row};
+}
+
+void CpuBackend::norm_rows(const Vector& gain) {
+  input_.shape(s_.hidden, counts());
+  pool_.parallel_for(step_.rows(), 1, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const Route route = step_.route(row);
+      const std::int64_t index = row - step_.first(route);
+      float* out = input_.values(route, index);
+      kernels_.rms_norm(residual(row), gain.data(), s_.rms_norm_eps, s_.hidden, out);
+      input_.quantize(route, index, 0, s_.hidden, out);
+    }
+  });
+}
+
+void CpuBackend::embed(const EmbedBlock& block) {
+  const QuantizedMatrix& m = block.embed_tokens;
+  pool_.parallel_for(step_.rows(), 1, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const std::int64_t token = step_.token(row);
+      kernels_.dequantize(m.weight + token * m.row_bytes(), m.scales + token * m.groups() * 2,
+                          m.biases + token * m.groups() * 2, m.bits, m.in, residual(row));
+    }
+  });
+}
+
+// Only the wanted rows are normed and multiplied, each by the route of its segment.
+void CpuBackend::head(const HeadBlock& block) {
+  PerRoute<std::vector<std::int32_t>> wanted;   // rows, within the route
+  PerRoute<std::vector<std::int32_t>> outputs;  // rows of the logits
+  std::int32_t next = 0;
+  for (const StepSegment& placed : step_.segments()) {
+    const auto first = static_cast<std::int32_t>(placed.first_row - step_.first(placed.route));
+    const auto rows = static_cast<std::int32_t>(placed.segment.rows());
+    const std::int32_t skipped = placed.segment.logits == Logits::kAll    ? 0
+                                 : placed.segment.logits == Logits::kLast ? std::max(rows - 1, 0)
+                                                                          : rows;
+    for (std::int32_t i = skipped; i < rows; ++i) {
+      wanted[placed.route].push_back(first + i);
+      outputs[placed.route].push_back(next++);
+    }
+  }
+  if (next == 0) return;
+  LILY_CHECK(static_cast<std::int64_t>(block.logits.size()) == next * s_.vocab, "{} floats for {} rows of {}",
+             block.logits.size(), next, s_.vocab);
+
+  input_.shape(s_.hidden, {.prefill = static_cast<std::int64_t>(wanted.prefill.size()),
+                           .decode = static_cast<std::int64_t>(wanted.decode.size())});
+  for (const Route route : kRoutes) {
+    pool_.parallel_for(input_.rows(route), 1, [&](std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const std::int64_t row = step_.first(route) + wanted[route][static_cast<std::size_t>(i)];
+        float* out = input_.values(route, i);
+        kernels_.rms_norm(residual(row), block.norm.data(), s_.rms_norm_eps, s_.hidden, out);
+        input_.quantize(route, i, 0, s_.hidden, out);
+      }
+    });
+  }
+  pool_.parallel_for(s_.vocab, kRowBlock, [&](std::int64_t begin, std::int64_t end, int thread) {
+    for (std::int64_t row = begin; row < end; row += kRowBlock) {
+      for (const Route route : kRoutes) {
+        products_.compute(input_, route,
+                          {.matrix = block.lm_head,
+                           .row_begin = row,
+                           .row_end = std::min(row + kRowBlock, end),
+                           .count = input_.rows(route),
+                           .out = block.logits.data(),
+                           .out_stride = s_.vocab,
+                           .out_rows = outputs[route].data()},
+                          thread);
+      }
+    }
+  });
+}
+
+void CpuBackend::read_residual(std::span<float> out) {
+  LILY_CHECK(static_cast<std::int64_t>(out.size()) == step_.rows() * s_.hidden, "{} floats for {} rows",
+             out.size(), step_.rows());
+  float* next = out.data();
+  for (const StepSegment& placed : step_.segments()) {
+    const std::int64_t count = placed.segment.rows() * s_.hidden;
+    next = std::copy_n(residual(placed.first_row), count, next);
+  }
+}
+
+void CpuBackend::zero_slot(SlotId slot) {
+  std::memset(memory_.slots().item(slot), 0, static_cast<std::size_t>(slot_bytes_));
+}
+void CpuBackend::copy_slot(SlotId from, SlotId to) {
+  std::memmove(memory_.slots().item(to), memory_.slots().item(from), static_cast<std::size_t>(slot_bytes_));
+}
+void CpuBackend::copy_page(PageId from, PageId to) {
+  std::memmove(memory_.pages().item(to), memory_.pages().item(from), static_cast<std::size_t>(page_bytes_));
+}
+
+namespace {
+void copy_out(std::span<std::byte> out, const std::byte* item, std::int64_t bytes) {
+  LILY_CHECK(static_cast<std::int64_t>(out.size()) == bytes, "{} bytes for {}", out.size(), bytes);
+  std::memcpy(out.data(), item, out.size());
+}
+void copy_in(std::byte* item, std::span<const std::byte> in, std::int64_t bytes) {
+  LILY_CHECK(static_cast<std::int64_t>(in.size()) == bytes, "{} bytes for {}", in.size(), bytes);
+  std::memcpy(item, in.data(), in.size());
+}
+}  // namespace
+
+void CpuBackend::read_slot(SlotId slot, std::span<std::byte> out) {
+  copy_out(out, memory_.slots().item(slot), slot_bytes_);
+}
+void CpuBackend::write_slot(SlotId slot, std::span<const std::byte> in) {
+  copy_in(memory_.slots().item(slot), in, slot_bytes_);
+}
+void CpuBackend::read_page(PageId page, std::span<std::byte> out) {
+  copy_out(out, memory_.pages().item(page), page_bytes_);
+}
+void CpuBackend::write_page(PageId page, std::span<const std::byte> in) {
+  copy_in(memory_.pages().item(page), in, page_bytes_);
+}
+
+namespace {
+
+/// The kernels know groups of 64, 4 and 8 bits, up to 8 value heads a key head and 64 query heads a KV head.
+Result<void> check_supported(const ModelWeights& weights) {
+  const auto matrix = [](const char* name, const QuantizedMatrix& m) -> Result<void> {
+    if (m.group_size != kGroup || (m.bits != 4 && m.bits != 8)) {
+      return fail(ErrorCode::kUnsupported,
+                  "cpu: {} has {} bits in groups of {}, expected 4 or 8 in groups of {}", name, m.bits,
+                  m.group_size, kGroup);
+    }
+    return {};
+  };
+  LILY_TRY_VOID(matrix("embed_tokens", weights.embed_tokens));
+  LILY_TRY_VOID(matrix("lm_head", weights.lm_head));
+  for (const LayerWeights& layer : weights.layers) {
+    if (const auto* w = std::get_if<RecurrentWeights>(&layer.mixer)) {
+      LILY_TRY_VOID(matrix("in_proj_qkv", w->in_proj_qkv));
+      LILY_TRY_VOID(matrix("in_proj_z", w->in_proj_z));
+      LILY_TRY_VOID(matrix("in_proj_a", w->in_proj_a));
+      LILY_TRY_VOID(matrix("in_proj_b", w->in_proj_b));
+      LILY_TRY_VOID(matrix("linear_attn.out_proj", w->out_proj));
+    } else {
+      const auto& a = std::get<AttentionWeights>(layer.mixer);
+      LILY_TRY_VOID(matrix("q_proj", a.q_proj));
+      LILY_TRY_VOID(matrix("k_proj", a.k_proj));
+      LILY_TRY_VOID(matrix("v_proj", a.v_proj));
+      LILY_TRY_VOID(matrix("o_proj", a.o_proj));
+    }
+    LILY_TRY_VOID(matrix("mlp.gate", layer.mlp.gate));
+    LILY_TRY_VOID(matrix("shared_expert_gate", layer.mlp.shared_expert_gate));
+    LILY_TRY_VOID(matrix("switch_mlp.gate_proj", layer.mlp.gate_proj));
+    LILY_TRY_VOID(matrix("switch_mlp.up_proj", layer.mlp.up_proj));
+    LILY_TRY_VOID(matrix("switch_mlp.down_proj", layer.mlp.down_proj));
+    LILY_TRY_VOID(matrix("shared_expert.gate_proj", layer.mlp.shared_gate_proj));
+    LILY_TRY_VOID(matrix("shared_expert.up_proj", layer.mlp.shared_up_proj));
+    LILY_TRY_VOID(matrix("shared_expert.down_proj", layer.mlp.shared_down_proj));
+  }
+  const Shapes& s = weights.shapes;
+  const std::int64_t value_heads = s.linear_key_heads > 0 ? s.linear_value_heads / s.linear_key_heads : 0;
+  const std::int64_t query_heads = s.kv_heads > 0 ? s.query_heads / s.kv_heads : 0;
+  if (value_heads > kMostValueHeads || query_heads > kAttentionQueries) {
+    return fail(ErrorCode::kUnsupported,
+                "cpu: {} value heads a key head and {} query heads a KV head, at most {} and {}", value_heads,
+                query_heads, kMostValueHeads, kAttentionQueries);
+  }
+  return {};
+}
+
+}  // namespace
+}  // namespace lily::cpu
+
+namespace lily {
+
+Result<std::unique_ptr<Backend>> make_cpu_backend(const BackendOptions& options, const ModelWeights& weights,
+                                                  const BackendLimits& limits) {
+  LILY_TRY(const cpu::Kernels* kernels, cpu::select_kernels(options.isa));
+  if (options.threads < 0) {
+    return fail(ErrorCode::kInvalidArgument, "threads: {}, expected 0 (all cores) or more", options.threads);
+  }
+  LILY_TRY_VOID(cpu::check_supported(weights));
+  const auto cache = options.exact ? cpu::CacheType::kF32 : cpu::CacheType::kBf16;
+  LILY_TRY(cpu::StateMemory memory, cpu::StateMemory::reserve(weights.shapes, limits, cache));
+  const int threads = options.threads > 0 ? options.threads : available_cores();
+  return std::unique_ptr<Backend>(std::make_unique<cpu::CpuBackend>(
+      cpu::CpuBackend::Settings{*kernels, threads, options.exact}, weights, limits, std::move(memory)));
+}
+
+}  // namespace lily

@@ -1,0 +1,41 @@
+// Which tokens go to which expert, for the rows of one route.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "backend/cpu/buffer.h"
+
+namespace lily::cpu {
+
+class ExpertLists {
+ public:
+  ExpertLists(std::int64_t experts, std::int64_t max_rows, std::int64_t experts_per_token);
+
+  /// `chosen` and `weights` are [rows, experts per token]. Within an expert, tokens keep their order.
+  void build(std::int64_t rows, const std::int32_t* chosen, const float* weights);
+
+  /// Entries of all experts, ascending by expert.
+  [[nodiscard]] std::int64_t entries() const { return offsets_.back(); }
+  [[nodiscard]] std::int64_t first(std::int64_t expert) const {
+    return offsets_[static_cast<std::size_t>(expert)];
+  }
+  [[nodiscard]] std::int64_t count(std::int64_t expert) const {
+    return offsets_[static_cast<std::size_t>(expert) + 1] - first(expert);
+  }
+  /// The rows, and the weights of the expert for them, from an entry on.
+  [[nodiscard]] const std::int32_t* tokens(std::int64_t entry) const { return tokens_.data() + entry; }
+  [[nodiscard]] const float* weights(std::int64_t entry) const { return weights_.data() + entry; }
+
+ private:
+  std::int64_t experts_per_token_;
+  std::vector<std::int64_t> offsets_;  // [experts + 1]
+  std::vector<std::int64_t> next_;     // [experts]
+  Buffer<std::int32_t> tokens_;
+  Buffer<float> weights_;
+};
+
+/// The `count` largest of n numbers, descending; the lowest index wins a tie. NaNs are never preferred.
+void top_k(const float* x, std::int64_t n, std::int64_t count, std::int32_t* out);
+
+}  // namespace lily::cpu

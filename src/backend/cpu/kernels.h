@@ -1,0 +1,173 @@
+// The table of kernels: what the CPU backend computes inside a parallel region, one table an instruction set.
+//
+// Every kernel works on the part of the output it is told to, allocates nothing, and computes each output
+// element in an order that depends on the element alone: not on how many tokens or rows were asked for at
+// once, nor on how the work was cut. Lengths along the input of a product are multiples of 64.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace lily::cpu {
+
+inline constexpr std::int64_t kGroup = 64;             ///< inputs that share a scale and a bias
+inline constexpr std::int64_t kAttentionTile = 64;     ///< K/V rows attended to at once
+inline constexpr std::int64_t kMostValueHeads = 8;     ///< that share a linear key head
+inline constexpr std::int64_t kAttentionQueries = 64;  ///< most query vectors of one attention call
+
+/// How quantised activations lie in memory; `capacity` tokens fit. A group's 64 codes are 32 of even index,
+/// then 32 of odd index for 4-bit weights (`split`), which is the order in which masking a byte's nibbles
+/// yields them; and in their own order for 8-bit weights (`natural`).
+///
+///   by token (decode):  split[token][evens in/2 | odds in/2]       natural[token][in] scales[token][in/64]
+///   by group (prefill): split[group][token][evens 32 | odds 32]    natural[group][token][64]
+///   scales[group][token]
+struct QuantizedRows {
+  std::int8_t* split = nullptr;
+  std::int8_t* natural = nullptr;
+  float* scales = nullptr;  ///< x is about scale * code
+  float* sums = nullptr;    ///< scale * sum of the group's codes; shaped like scales
+  std::int64_t capacity = 0;
+};
+
+/// Quantises consecutive groups of one token: code = round(x / scale), scale = max|x| / 127 over a group.
+struct QuantizeArgs {
+  const float* values;  ///< [64 groups]
+  QuantizedRows out;
+  std::int64_t token;
+  std::int64_t first_group;
+  std::int64_t groups;      ///< how many to quantise
+  std::int64_t row_groups;  ///< in / 64 of the whole row
+  bool by_group;            ///< the layout
+};
+
+/// y[t][r] = sum_c w[r][c] * x[t][c] for rows [row_begin, row_end) of one matrix and a list of tokens.
+struct MatmulArgs {
+  const std::byte* weight;  ///< [out, in * bits / 8], unaligned
+  const std::byte* scales;  ///< [out, in / 64] bf16, unaligned
+  const std::byte* biases;  ///< [out, in / 64] bf16, unaligned
+  std::int64_t in;
+  int bits;  ///< 4 or 8
+  std::int64_t row_begin;
+  std::int64_t row_end;
+
+  const float* values;         ///< f32 activations [*, in], for matmul_exact
+  QuantizedRows quantized;     ///< int8 activations, for the others
+  const std::int32_t* tokens;  ///< [count] which activation rows; null for 0, 1, 2, ...
+  std::int64_t count;
+
+  float* out;  ///< element (token, row) is out[out_row * out_stride + row - out_origin]
+  std::int64_t out_stride;
+  std::int64_t out_origin;
+  const std::int32_t* out_rows;  ///< [count]; null for 0, 1, 2, ...
+  const float* factors;          ///< [count]; when given, out += factor * y in place of out = y
+  bool accumulate;               ///< out += y (factor 1) in place of out = y
+  float* scratch;                ///< at least matmul_scratch(in) floats of this thread
+};
+
+/// Floats of scratch that a matrix product needs.
+[[nodiscard]] inline constexpr std::int64_t matmul_scratch(std::int64_t in) {
+  return 16 * in;
+}
+
+/// The gated delta rule of one key head and the value heads that share it, over the tokens of one segment in
+/// order: convolution, SiLU, q/k normalisation, gates, recurrence, gated norm.
+struct DeltaArgs {
+  std::int64_t tokens;
+  std::int64_t value_heads;  ///< that share this key head, r
+  // Pre-convolution channels of token t: base[t * stride + c], c in [0, 128) (q, k) or [0, 128 r) (v).
+  const float* q;
+  const float* k;
+  const float* v;
+  const float* z;  ///< output gate, [128 r]
+  const float* a;  ///< decay input, [r]
+  const float* b;  ///< step-size input, [r]
+  std::int64_t stride;
+  // Convolution taps [channels, 4] and the last three pre-convolution rows [3, history_stride] (updated), for
+  // the three channel ranges.
+  const float* q_taps;
+  const float* k_taps;
+  const float* v_taps;
+  float* q_history;
+  float* k_history;
+  float* v_history;
+  std::int64_t history_stride;
+  const float* a_log;    ///< [r]
+  const float* dt_bias;  ///< [r]
+  const float* norm;     ///< [128]
+  float eps;
+  float* state;  ///< [r, 128, 128], updated
+  float* out;    ///< out[t * out_stride + c], c in [0, 128 r)
+  std::int64_t out_stride;
+};
+
+/// RMS norm over a head of 256, then rotation of its first 64 elements.
+struct HeadNormArgs {
+  float* head;        ///< [256], in place
+  const float* gain;  ///< [256]
+  float eps;
+  const float* cosine;  ///< [32] of this position
+  const float* sine;
+};
+
+/// How K and V rows are kept: bf16, or f32 when the backend is exact.
+enum class CacheType { kBf16, kF32 };
+
+/// Online-softmax attention of up to kAttentionQueries query vectors over K/V rows [begin, end) of one KV
+/// head.
+struct AttendArgs {
+  const float* queries;  ///< [count padded to 8, 256], already divided by sqrt(256)
+  std::int64_t count;
+  const std::int64_t* positions;  ///< [count], ascending: query i sees rows 0..positions[i]
+  CacheType type;
+  const std::byte* keys;      ///< [page number][256 rows, 256] of this layer and KV head
+  const std::byte* values;    ///< the same for V
+  std::int64_t page_stride;   ///< bytes from one page number to the next
+  const std::int32_t* pages;  ///< pages[t / 256] is the number of the page that holds row t
+  std::int64_t begin;         ///< multiple of kAttentionTile
+  std::int64_t end;
+  float* largest;  ///< [count], running maximum of the scores; -inf to start
+  float* total;    ///< [count], running sum of exp(score - largest); 0 to start
+  float* sums;     ///< [count padded to 8, 256], running sum of exp(...) * v; 0 to start
+  float* scratch;  ///< attend_scratch() floats of this thread
+};
+
+[[nodiscard]] inline constexpr std::int64_t attend_scratch() {
+  return 2 * kAttentionTile * 256 + kAttentionQueries * kAttentionTile;
+}
+
+struct Kernels {
+  const char* isa;          ///< the option's value: "avx512"
+  const char* description;  ///< "AVX-512 VNNI"
+
+  /// out = x / sqrt(mean(x^2) + eps) * gain, n a multiple of 64.
+  void (*rms_norm)(const float* x, const float* gain, float eps, std::int64_t n, float* out);
+  void (*quantize)(const QuantizeArgs& args);
+  /// Integer products of weight codes and activation codes; `by token` activations, for segments of one
+  /// token.
+  void (*matmul_decode)(const MatmulArgs& args);
+  /// The same for `by group` activations, for longer segments.
+  void (*matmul_prefill)(const MatmulArgs& args);
+  /// f32 activations, dequantised weights, f32 accumulation; for any segment.
+  void (*matmul_exact)(const MatmulArgs& args);
+  /// One row of a matrix in f32, [in].
+  void (*dequantize)(const std::byte* weight, const std::byte* scales, const std::byte* biases, int bits,
+                     std::int64_t in, float* out);
+  /// out = SiLU(gate) * up, n a multiple of 64.
+  void (*swiglu)(const float* gate, const float* up, std::int64_t n, float* out);
+  void (*delta_rule)(const DeltaArgs& args);
+  void (*head_norm)(const HeadNormArgs& args);
+  /// n floats as the cache keeps them (bf16: rounded to nearest even), n a multiple of 64.
+  void (*store_cached)(const float* x, std::int64_t n, CacheType type, std::byte* out);
+  void (*attend)(const AttendArgs& args);
+  /// out = factor * x * sigmoid(gate), n a multiple of 64.
+  void (*gate_output)(const float* x, float factor, const float* gate, std::int64_t n, float* out);
+};
+
+const Kernels& generic_kernels();
+#if defined(__x86_64__)
+const Kernels& avx2_kernels();
+const Kernels& avx512_kernels();
+#endif
+
+}  // namespace lily::cpu

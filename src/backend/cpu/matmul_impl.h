@@ -1,0 +1,342 @@
+// Products of quantised matrices and activations: quantising the activations, and the three routes through a
+// product.
+//
+// With w = s q + b (q the code, s and b of its group) and x = sx c (c the int8 code of the activation),
+//   sum_c w x = sum over groups of  s sx (q . c)  +  b sx sum(c).
+// The second sum is that of the quantised activations, not of the exact ones. Then the error of the whole is
+// sum w (x' - x), where w is small and of either sign; with the exact sum it would be sum s q (x' - x), and s
+// q = w - b is about three times as large in the mean square.
+#pragma once
+
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/matmul_parts.h"
+
+namespace lily::cpu {
+namespace {
+
+// ---- activations ----
+
+struct GroupTarget {
+  std::int8_t* even;
+  std::int8_t* odd;
+  std::int8_t* natural;
+  float* scale;
+  float* sum;
+};
+
+LILY_INLINE GroupTarget group_target(const QuantizeArgs& a, std::int64_t group) {
+  const QuantizedRows& out = a.out;
+  if (a.by_group) {
+    const std::int64_t slot = group * out.capacity + a.token;
+    return {out.split + slot * 64, out.split + slot * 64 + 32, out.natural + slot * 64, out.scales + slot,
+            out.sums + slot};
+  }
+  const std::int64_t in = a.row_groups * kGroup;
+  std::int8_t* row = out.split + a.token * in;
+  const std::int64_t slot = a.token * a.row_groups + group;
+  return {row + group * 32, row + in / 2 + group * 32, out.natural + a.token * in + group * kGroup,
+          out.scales + slot, out.sums + slot};
+}
+
+LILY_INLINE void quantize_group(const float* x, const GroupTarget& out) {
+  F32 largest = F32{};
+  for (int i = 0; i < kGroup; i += kLanes) {
+    const F32 v = load_f32(x + i);
+    largest = max(largest, max(v, -v));
+  }
+  const float absmax = reduce_max(largest);
+  const float inverse = absmax > 0 ? 127.0F / absmax : 0.0F;
+  constexpr float kToInteger = 12582912.0F;  // 1.5 * 2^23: adding it rounds to nearest even
+  std::int32_t codes[kGroup];
+  I32 total = I32{};
+  for (int i = 0; i < kGroup; i += kLanes) {
+    const I32 c = as_i32(load_f32(x + i) * inverse + kToInteger) - 0x4b400000;
+    store(codes + i, c);
+    total += c;
+  }
+  for (int i = 0; i < kGroup; ++i) out.natural[i] = static_cast<std::int8_t>(codes[i]);
+  for (int i = 0; i < kGroup / 2; ++i) out.even[i] = static_cast<std::int8_t>(codes[2 * i]);
+  for (int i = 0; i < kGroup / 2; ++i) out.odd[i] = static_cast<std::int8_t>(codes[2 * i + 1]);
+  *out.scale = absmax / 127.0F;
+  *out.sum = *out.scale * reduce_add(__builtin_convertvector(total, F32));
+}
+
+void quantize(const QuantizeArgs& args) {
+  for (std::int64_t i = 0; i < args.groups; ++i) {
+    quantize_group(args.values + i * kGroup, group_target(args, args.first_group + i));
+  }
+}
+
+// ---- where results go ----
+
+LILY_INLINE std::int64_t token_of(const MatmulArgs& a, std::int64_t i) {
+  return a.tokens != nullptr ? a.tokens[i] : i;
+}
+LILY_INLINE float* out_row(const MatmulArgs& a, std::int64_t i, std::int64_t row) {
+  const std::int64_t r = a.out_rows != nullptr ? a.out_rows[i] : i;
+  return a.out + r * a.out_stride + row - a.out_origin;
+}
+LILY_INLINE void emit(const MatmulArgs& a, std::int64_t i, float* out, float y) {
+  if (a.factors != nullptr) {
+    *out = __builtin_fmaf(a.factors[i], y, *out);
+  } else if (a.accumulate) {
+    *out += y;
+  } else {
+    *out = y;
+  }
+}
+LILY_INLINE void emit(const MatmulArgs& a, std::int64_t i, float* out, F32 y) {
+  if (a.factors != nullptr) {
+    store(out, load_f32(out) + y * a.factors[i]);
+  } else if (a.accumulate) {
+    store(out, load_f32(out) + y);
+  } else {
+    store(out, y);
+  }
+}
+
+LILY_INLINE WeightRows weight_rows(const MatmulArgs& a, std::int64_t row) {
+  const std::int64_t code_stride = a.in * a.bits / 8;
+  const std::int64_t scale_stride = a.in / kGroup * 2;
+  return {a.weight + row * code_stride,
+          a.scales + row * scale_stride,
+          a.biases + row * scale_stride,
+          code_stride,
+          scale_stride,
+          a.in / kGroup};
+}
+
+// ---- decode: a few rows at a time against one token ----
+
+template <int kBits, int kRows>
+LILY_INLINE void decode_block(const MatmulArgs& a, std::int64_t row) {
+  const WeightRows w = weight_rows(a, row);
+  for (std::int64_t i = 0; i < a.count; ++i) {
+    const std::int64_t token = token_of(a, i);
+    const std::int8_t* split = a.quantized.split + token * a.in;
+    const DecodeInput x = {split, split + a.in / 2, a.quantized.natural + token * a.in,
+                           a.quantized.scales + token * w.groups, a.quantized.sums + token * w.groups};
+    float y[kRows];
+    decode_rows<kBits, kRows>(w, x, y);
+    float* out = out_row(a, i, row);
+    for (int r = 0; r < kRows; ++r) emit(a, i, out + r, y[r]);
+  }
+}
+
+template <int kBits>
+void decode_all(const MatmulArgs& a) {
+  std::int64_t row = a.row_begin;
+  for (; row + 4 <= a.row_end; row += 4) decode_block<kBits, 4>(a, row);
+  for (; row < a.row_end; ++row) decode_block<kBits, 1>(a, row);
+}
+
+void matmul_decode(const MatmulArgs& args) {
+  args.bits == 4 ? decode_all<4>(args) : decode_all<8>(args);
+}
+
+// ---- prefill: a tile of kLanes rows against many tokens ----
+
+constexpr int kTokenBlock = 128;  // their accumulators stay in the first-level cache
+constexpr int kScaleGroups = 16;  // scales are transposed for so many groups at once
+
+template <int kBits>
+LILY_INLINE void load_tile(const WeightRows& w, int rows, std::int64_t group, Tile& tile) {
+  const std::byte* first = w.codes + group * (kBits * 8);
+  if constexpr (kBits == 4) {
+    U32 dwords[8];
+    transpose_rows(first, w.code_stride, rows, 32, dwords);
+    for (int i = 0; i < 8; ++i) {
+      tile.codes[i] = dwords[i] & 0x0f0f0f0fU;             // even inputs
+      tile.codes[i + 8] = (dwords[i] >> 4) & 0x0f0f0f0fU;  // odd inputs
+    }
+  } else {
+    U32 dwords[8];
+    transpose_rows(first, w.code_stride, rows, 32, dwords);
+    for (int i = 0; i < 8; ++i) tile.codes[i] = dwords[i];
+    transpose_rows(first + 32, w.code_stride, rows, 32, dwords);
+    for (int i = 0; i < 8; ++i) tile.codes[i + 8] = dwords[i];
+  }
+}
+
+/// out[g], lane r = the bf16 of row r and group first_group + g.
+LILY_INLINE void load_scales(const std::byte* first, std::int64_t stride, int rows, std::int64_t groups,
+                             F32 (&out)[kScaleGroups]) {
+  U32 pairs[8];
+  transpose_rows(first, stride, rows, static_cast<int>(groups * 2), pairs);
+  for (int i = 0; i < 8; ++i) {
+    out[2 * i] = as_f32(pairs[i] << 16);
+    out[2 * i + 1] = as_f32(pairs[i] & 0xffff0000U);
+  }
+}
+
+struct PrefillBlock {
+  const std::int8_t* codes;  // of group 0
+  std::int64_t capacity;
+  const float* scales;
+  const float* sums;
+  std::int32_t tokens[kTokenBlock];
+  int count;
+  F32 acc[kTokenBlock];
+};
+
+template <int kBits, int kTokens>
+LILY_INLINE void accumulate_tokens(const Tile& tile, F32 scale, F32 bias, std::int64_t group, int first,
+                                   PrefillBlock& block) {
+  const std::int64_t base = group * block.capacity;
+  const std::int8_t* x[kTokens];
+  for (int t = 0; t < kTokens; ++t) x[t] = block.codes + (base + block.tokens[first + t]) * 64;
+  I32 sum[kTokens];
+  dot_tile<kBits, kTokens>(tile, x, sum);
+  for (int t = 0; t < kTokens; ++t) {
+    const std::int64_t slot = base + block.tokens[first + t];
+    const F32 product = __builtin_convertvector(sum[t], F32) * (scale * block.scales[slot]);
+    block.acc[first + t] += bias * block.sums[slot] + product;
+  }
+}
+
+template <int kBits>
+LILY_INLINE void accumulate_block(const Tile& tile, F32 scale, F32 bias, std::int64_t group,
+                                  PrefillBlock& block) {
+  int t = 0;
+  for (; t + 8 <= block.count; t += 8) accumulate_tokens<kBits, 8>(tile, scale, bias, group, t, block);
+  for (; t + 2 <= block.count; t += 2) accumulate_tokens<kBits, 2>(tile, scale, bias, group, t, block);
+  if (t < block.count) accumulate_tokens<kBits, 1>(tile, scale, bias, group, t, block);
+}
+
+template <int kBits>
+void prefill_tile(const WeightRows& w, int rows, PrefillBlock& block) {
+  for (int t = 0; t < block.count; ++t) block.acc[t] = F32{};
+  for (std::int64_t g0 = 0; g0 < w.groups; g0 += kScaleGroups) {
+    const std::int64_t n = w.groups - g0 < kScaleGroups ? w.groups - g0 : kScaleGroups;
+    F32 scales[kScaleGroups];
+    F32 biases[kScaleGroups];
+    load_scales(w.scales + g0 * 2, w.scale_stride, rows, n, scales);
+    load_scales(w.biases + g0 * 2, w.scale_stride, rows, n, biases);
+    for (std::int64_t g = 0; g < n; ++g) {
+      Tile tile;
+      load_tile<kBits>(w, rows, g0 + g, tile);
+      accumulate_block<kBits>(tile, scales[g], biases[g], g0 + g, block);
+    }
+  }
+}
+
+LILY_INLINE void emit_tile(const MatmulArgs& a, std::int64_t first, std::int64_t row, int rows,
+                           const PrefillBlock& block) {
+  for (int t = 0; t < block.count; ++t) {
+    float* out = out_row(a, first + t, row);
+    if (rows == kLanes) {
+      emit(a, first + t, out, block.acc[t]);
+    } else {
+      for (int r = 0; r < rows; ++r) emit(a, first + t, out + r, block.acc[t][r]);
+    }
+  }
+}
+
+template <int kBits>
+void prefill_all(const MatmulArgs& a) {
+  PrefillBlock block;
+  block.codes = kBits == 4 ? a.quantized.split : a.quantized.natural;
+  block.capacity = a.quantized.capacity;
+  block.scales = a.quantized.scales;
+  block.sums = a.quantized.sums;
+  for (std::int64_t first = 0; first < a.count; first += kTokenBlock) {
+    block.count = static_cast<int>(a.count - first < kTokenBlock ? a.count - first : kTokenBlock);
+    for (int t = 0; t < block.count; ++t) {
+      block.tokens[t] = static_cast<std::int32_t>(token_of(a, first + t));
+    }
+    for (std::int64_t row = a.row_begin; row < a.row_end; row += kLanes) {
+      const int rows = static_cast<int>(a.row_end - row < kLanes ? a.row_end - row : kLanes);
+      prefill_tile<kBits>(weight_rows(a, row), rows, block);
+      emit_tile(a, first, row, rows, block);
+    }
+  }
+}
+
+void matmul_prefill(const MatmulArgs& args) {
+  args.bits == 4 ? prefill_all<4>(args) : prefill_all<8>(args);
+}
+
+// ---- exact: weights widened to f32 a few rows at a time ----
+
+LILY_INLINE F32 widen(U8 codes) {
+  return __builtin_convertvector(__builtin_convertvector(codes, I32), F32);
+}
+
+void dequantize(const std::byte* weight, const std::byte* scales, const std::byte* biases, int bits,
+                std::int64_t in, float* out) {
+  for (std::int64_t g = 0; g < in / kGroup; ++g) {
+    const float scale = bf16_at(scales + g * 2);
+    const float bias = bf16_at(biases + g * 2);
+    float* group = out + g * kGroup;
+    if (bits == 4) {
+      for (int i = 0; i < 32; i += kLanes) {
+        const U8 bytes = load<U8>(weight + g * 32 + i);
+        const F32 even = widen(bytes & 15) * scale + bias;
+        const F32 odd = widen(bytes >> 4) * scale + bias;
+        store(group + 2 * i, interleave<0>(even, odd, Lanes{}));
+        store(group + 2 * i + kLanes, interleave<kLanes>(even, odd, Lanes{}));
+      }
+    } else {
+      for (int i = 0; i < kGroup; i += kLanes) {
+        store(group + i, widen(load<U8>(weight + g * kGroup + i)) * scale + bias);
+      }
+    }
+  }
+}
+
+template <int kRows, int kTokens>
+LILY_INLINE void dot_block(const float* w, std::int64_t in, const float* const (&x)[kTokens],
+                           float (&y)[kRows][kTokens]) {
+  F32 acc[kRows][kTokens] = {};
+  for (std::int64_t c = 0; c < in; c += kLanes) {
+    F32 xs[kTokens];
+    for (int t = 0; t < kTokens; ++t) xs[t] = load_f32(x[t] + c);
+    for (int r = 0; r < kRows; ++r) {
+      const F32 ws = load_f32(w + r * in + c);
+      for (int t = 0; t < kTokens; ++t) acc[r][t] += ws * xs[t];
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (int t = 0; t < kTokens; ++t) y[r][t] = reduce_add(acc[r][t]);
+  }
+}
+
+template <int kRows, int kTokens>
+LILY_INLINE void exact_block(const MatmulArgs& a, const float* w, std::int64_t row, std::int64_t i) {
+  const float* x[kTokens];
+  for (int t = 0; t < kTokens; ++t) x[t] = a.values + token_of(a, i + t) * a.in;
+  float y[kRows][kTokens];
+  dot_block<kRows, kTokens>(w, a.in, x, y);
+  for (int t = 0; t < kTokens; ++t) {
+    float* out = out_row(a, i + t, row);
+    for (int r = 0; r < kRows; ++r) emit(a, i + t, out + r, y[r][t]);
+  }
+}
+
+template <int kRows>
+LILY_INLINE void exact_rows(const MatmulArgs& a, const float* w, std::int64_t row, std::int64_t i,
+                            std::int64_t end) {
+  for (; i + 4 <= end; i += 4) exact_block<kRows, 4>(a, w, row, i);
+  for (; i < end; ++i) exact_block<kRows, 1>(a, w, row, i);
+}
+
+void matmul_exact(const MatmulArgs& a) {
+  const std::int64_t row_block =
+      a.count < 8 ? 4 : 16;  // more rows a read of the activations, when there are many
+  for (std::int64_t row = a.row_begin; row < a.row_end; row += row_block) {
+    const std::int64_t rows = a.row_end - row < row_block ? a.row_end - row : row_block;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const WeightRows w = weight_rows(a, row + r);
+      dequantize(w.codes, w.scales, w.biases, a.bits, a.in, a.scratch + r * a.in);
+    }
+    for (std::int64_t i = 0; i < a.count; i += 4) {
+      const std::int64_t end = i + 4 < a.count ? i + 4 : a.count;
+      std::int64_t r = 0;
+      for (; r + 4 <= rows; r += 4) exact_rows<4>(a, a.scratch + r * a.in, row + r, i, end);
+      for (; r < rows; ++r) exact_rows<1>(a, a.scratch + r * a.in, row + r, i, end);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lily::cpu

@@ -1,0 +1,143 @@
+// The mixture of experts: router, choice, routed experts grouped by expert, shared expert.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "backend/cpu/cpu_backend.h"
+
+namespace lily::cpu {
+
+void CpuBackend::moe_block(const MoeBlock& block) {
+  norm_rows(block.weights.post_attention_layernorm);
+  route_tokens(block.weights);
+  expand_experts(block.weights);
+  contract_experts(block.weights);
+}
+
+// From f32 activations even when the rest is int8: a flipped choice changes a token's result by far more than
+// a rounding, and the router is a hundredth of the work.
+void CpuBackend::route_tokens(const MoeWeights& w) {
+  products_.project_exact(input_, std::array{Projection{w.gate, router_.data(), s_.experts},
+                                             Projection{w.shared_expert_gate, shared_gate_.data(), 1}});
+  pool_.parallel_for(step_.rows(), 64, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t row = begin; row < end; ++row) choose_experts(row);
+  });
+  for (const Route route : kRoutes) {
+    const std::int64_t first = step_.first(route) * s_.experts_per_token;
+    lists_[route].build(step_.count(route), chosen_.data() + first, chosen_weights_.data() + first);
+  }
+  active_experts_.clear();
+  for (std::int64_t e = 0; e < s_.experts; ++e) {
+    if (lists_.prefill.count(e) + lists_.decode.count(e) > 0) active_experts_.push_back(e);
+  }
+}
+
+// Softmax over all experts and division by the chosen ones' sum is the softmax over the chosen ones.
+void CpuBackend::choose_experts(std::int64_t row) {
+  const float* logits = router_.data() + row * s_.experts;
+  std::int32_t* chosen = chosen_.data() + row * s_.experts_per_token;
+  float* weights = chosen_weights_.data() + row * s_.experts_per_token;
+  top_k(logits, s_.experts, s_.experts_per_token, chosen);
+  float total = 0;
+  for (std::int64_t i = 0; i < s_.experts_per_token; ++i) {
+    weights[i] = std::exp(logits[chosen[i]] - logits[chosen[0]]);
+    total += weights[i];
+  }
+  for (std::int64_t i = 0; i < s_.experts_per_token; ++i) weights[i] /= total;
+  shared_gate_[row] = 1.0F / (1.0F + std::exp(-shared_gate_[row]));
+}
+
+// Tasks are blocks of 64 inner columns, one quantisation group, of one expert; the shared one counts as the
+// last.
+void CpuBackend::expand_experts(const MoeWeights& w) {
+  expanded_.shape(s_.expert_width, counts(s_.experts_per_token));
+  shared_expanded_.shape(s_.shared_width, counts());
+  const std::int64_t blocks = s_.expert_width / kRowBlock;
+  const std::int64_t routed = static_cast<std::int64_t>(active_experts_.size()) * blocks;
+  pool_.parallel_tasks(routed + s_.shared_width / kRowBlock, [&](std::int64_t task, int thread) {
+    const bool shared = task >= routed;
+    const std::int64_t expert =
+        shared ? s_.experts : active_experts_[static_cast<std::size_t>(task / blocks)];
+    const std::int64_t column = (shared ? task - routed : task % blocks) * kRowBlock;
+    for (const Route route : kRoutes) expand(w, expert, route, column, thread);
+  });
+}
+
+void CpuBackend::expand(const MoeWeights& w, std::int64_t expert, Route route, std::int64_t column,
+                        int thread) {
+  const bool shared = expert == s_.experts;
+  const ExpertLists& lists = lists_[route];
+  const std::int64_t first = shared ? 0 : lists.first(expert);
+  const std::int64_t count = shared ? step_.count(route) : lists.count(expert);
+  Activations& out = shared ? shared_expanded_ : expanded_;
+  ThreadScratch& scratch = scratch_[static_cast<std::size_t>(thread)];
+  for (std::int64_t begin = 0; begin < count; begin += kMoeTokens) {
+    PartialProduct part{.matrix = shared ? w.shared_gate_proj : w.gate_proj,
+                        .expert = shared ? 0 : expert,
+                        .row_begin = column,
+                        .row_end = column + kRowBlock,
+                        .tokens = shared ? all_rows_.data() + begin : lists.tokens(first + begin),
+                        .count = std::min(kMoeTokens, count - begin),
+                        .out = scratch.gate.data(),
+                        .out_stride = kRowBlock,
+                        .out_origin = column};
+    products_.compute(input_, route, part, thread);
+    PartialProduct up{.matrix = shared ? w.shared_up_proj : w.up_proj,
+                      .expert = part.expert,
+                      .row_begin = part.row_begin,
+                      .row_end = part.row_end,
+                      .tokens = part.tokens,
+                      .count = part.count,
+                      .out = scratch.up.data(),
+                      .out_stride = kRowBlock,
+                      .out_origin = column};
+    products_.compute(input_, route, up, thread);
+    for (std::int64_t i = 0; i < part.count; ++i) {
+      const std::int64_t entry = first + begin + i;
+      float* inner = out.values(route, entry) + column;
+      kernels_.swiglu(scratch.gate.data() + i * kRowBlock, scratch.up.data() + i * kRowBlock, kRowBlock,
+                      inner);
+      out.quantize(route, entry, column, kRowBlock, inner);
+    }
+  }
+}
+
+// Residual += sum of weight * down(inner). A thread owns columns of the residual and adds experts in
+// ascending order, the shared one last, so every element is summed in one order.
+void CpuBackend::contract_experts(const MoeWeights& w) {
+  const std::int64_t blocks = (s_.hidden + kRowBlock - 1) / kRowBlock;
+  pool_.parallel_for(blocks, 1, [&](std::int64_t begin, std::int64_t end, int thread) {
+    contract_columns(w, begin * kRowBlock, std::min(end * kRowBlock, s_.hidden), thread);
+  });
+}
+
+void CpuBackend::contract_columns(const MoeWeights& w, std::int64_t begin, std::int64_t end, int thread) {
+  for (const Route route : kRoutes) {
+    const ExpertLists& lists = lists_[route];
+    PartialProduct part{.matrix = w.down_proj,
+                        .row_begin = begin,
+                        .row_end = end,
+                        .out = residual(step_.first(route)),
+                        .out_stride = s_.hidden};
+    for (const std::int64_t expert : active_experts_) {
+      const std::int64_t first = lists.first(expert);
+      part.expert = expert;
+      part.tokens = all_rows_.data() + first;
+      part.count = lists.count(expert);
+      part.out_rows = lists.tokens(first);
+      part.factors = lists.weights(first);
+      products_.compute(expanded_, route, part, thread);
+    }
+    products_.compute(shared_expanded_, route,
+                      {.matrix = w.shared_down_proj,
+                       .row_begin = begin,
+                       .row_end = end,
+                       .count = step_.count(route),
+                       .out = part.out,
+                       .out_stride = s_.hidden,
+                       .factors = shared_gate_.data() + step_.first(route)},
+                      thread);
+  }
+}
+
+}  // namespace lily::cpu

@@ -1,0 +1,31 @@
+// The kernel table of the instruction set being compiled.
+#pragma once
+
+#include "backend/cpu/attention_impl.h"
+#include "backend/cpu/delta_impl.h"
+#include "backend/cpu/elementwise_impl.h"
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/matmul_impl.h"
+
+namespace lily::cpu {
+namespace {
+
+constexpr Kernels make_kernels(const char* isa, const char* description) {
+  return {.isa = isa,
+          .description = description,
+          .rms_norm = rms_norm,
+          .quantize = quantize,
+          .matmul_decode = matmul_decode,
+          .matmul_prefill = matmul_prefill,
+          .matmul_exact = matmul_exact,
+          .dequantize = dequantize,
+          .swiglu = swiglu,
+          .delta_rule = delta_rule,
+          .head_norm = head_norm,
+          .store_cached = store_cached,
+          .attend = attend,
+          .gate_output = gate_output};
+}
+
+}  // namespace
+}  // namespace lily::cpu

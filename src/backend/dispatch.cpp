@@ -1,0 +1,68 @@
+// Which backend runs a model.
+#include "backend/backend.h"
+#include "base/log.h"
+
+namespace lily {
+namespace {
+
+using Made = Result<std::unique_ptr<Backend>>;
+
+struct Maker {
+  const char* name;
+  bool automatic;  ///< `auto` may take it
+  Made (*make)(const BackendOptions&, const ModelWeights&, const BackendLimits&);
+};
+
+Made make_reference(const BackendOptions& /*options*/, const ModelWeights& weights,
+                    const BackendLimits& limits) {
+  return make_reference_backend(weights, limits);
+}
+
+// Best first.
+constexpr Maker kMakers[] = {
+    {"cuda", true, make_cuda_backend},    {"metal", true, make_metal_backend},
+    {"cpu", true, make_cpu_backend},      {"metal-emulated", false, make_metal_backend},
+    {"reference", false, make_reference},
+};
+
+bool is_built(const Maker& maker) {
+  const std::string_view name = maker.name;
+  if (name == "cuda") return has_cuda_backend();
+  if (name.starts_with("metal")) return has_metal_backend(name);
+  return true;
+}
+
+Made make_automatic(const BackendOptions& options, const ModelWeights& weights, const BackendLimits& limits) {
+  for (const Maker& maker : kMakers) {
+    if (!maker.automatic || !is_built(maker)) continue;
+    BackendOptions named = options;
+    named.name = maker.name;
+    Made made = maker.make(named, weights, limits);
+    if (made.ok() || std::string_view(maker.name) == "cpu") return made;
+    log::info("backend {} does not work here: {}", maker.name, made.error().message);
+  }
+  return fail(ErrorCode::kInternal, "no backend in this build");
+}
+
+}  // namespace
+
+std::vector<std::string> available_backends() {
+  std::vector<std::string> names;
+  for (const Maker& maker : kMakers) {
+    if (is_built(maker)) names.emplace_back(maker.name);
+  }
+  return names;
+}
+
+Result<std::unique_ptr<Backend>> make_backend(const BackendOptions& options, const ModelWeights& weights,
+                                              const BackendLimits& limits) {
+  if (options.name == "auto") return make_automatic(options, weights, limits);
+  std::string known = "auto";
+  for (const Maker& maker : kMakers) {
+    if (options.name == maker.name) return maker.make(options, weights, limits);
+    known += std::string(", ") + maker.name;
+  }
+  return fail(ErrorCode::kInvalidArgument, "backend '{}': expected one of {}", options.name, known);
+}
+
+}  // namespace lily
