@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 #include <limits>
 #include <optional>
 
@@ -40,9 +41,9 @@ struct ByteAlphabet {
   }
 };
 
-// A max-heap's order turned round: the front is the lowest rank, leftmost among equals.
-bool later(const Bpe::Scratch::Candidate& a, const Bpe::Scratch::Candidate& b) {
-  return a.rank != b.rank ? a.rank > b.rank : a.left > b.left;
+// The smallest first: the lowest rank, and the leftmost among equals.
+std::uint64_t candidate(std::uint32_t rank, std::int32_t left) {
+  return (std::uint64_t{rank} << 32) | static_cast<std::uint32_t>(left);
 }
 
 std::uint64_t pair_key(TokenId left, TokenId right) {
@@ -173,14 +174,34 @@ Result<Bpe> Bpe::build(const TokenizerFile& file) {
   return bpe;
 }
 
+// What the symbol at `left` and its right neighbour merge into, if they do.
+const MergeTable::Merge* Bpe::merge_at(const Scratch& scratch, std::int32_t left) const {
+  const Scratch::Symbol& symbol = scratch.symbols[static_cast<std::size_t>(left)];
+  if (symbol.id == kMerged || symbol.next < 0) return nullptr;
+  return merges_.find(symbol.id, scratch.symbols[static_cast<std::size_t>(symbol.next)].id);
+}
+
 void Bpe::push_candidate(Scratch& scratch, std::int32_t left) const {
-  const std::int32_t right = scratch.symbols[static_cast<std::size_t>(left)].next;
-  if (right < 0) return;
-  const MergeTable::Merge* merge = merges_.find(scratch.symbols[static_cast<std::size_t>(left)].id,
-                                                scratch.symbols[static_cast<std::size_t>(right)].id);
+  const MergeTable::Merge* merge = merge_at(scratch, left);
   if (merge == nullptr) return;
-  scratch.heap.push_back({merge->rank, left, merge->id});
-  std::push_heap(scratch.heap.begin(), scratch.heap.end(), later);
+  scratch.heap.push_back(candidate(merge->rank, left));
+  std::ranges::push_heap(scratch.heap, std::greater{});
+}
+
+// One symbol a byte, linked left and right, and the pairs of them that merge.
+void Bpe::start(std::string_view piece, Scratch& scratch) const {
+  LILY_CHECK(piece.size() < std::numeric_limits<std::int32_t>::max(), "a piece of {} bytes", piece.size());
+  scratch.symbols.clear();
+  scratch.heap.clear();
+  const auto count = static_cast<std::int32_t>(piece.size());
+  for (std::int32_t i = 0; i < count; ++i) {
+    const auto byte = static_cast<unsigned char>(piece[static_cast<std::size_t>(i)]);
+    scratch.symbols.push_back({byte_ids_[byte], i - 1, i + 1 < count ? i + 1 : -1});
+  }
+  for (std::int32_t i = 0; i < count; ++i) {
+    if (const auto* merge = merge_at(scratch, i)) scratch.heap.push_back(candidate(merge->rank, i));
+  }
+  std::ranges::make_heap(scratch.heap, std::greater{});
 }
 
 void Bpe::encode(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const {
@@ -190,35 +211,26 @@ void Bpe::encode(std::string_view piece, Scratch& scratch, std::vector<TokenId>&
       return;
     }
   }
-  LILY_CHECK(piece.size() < std::numeric_limits<std::int32_t>::max(), "a piece of {} bytes", piece.size());
+  start(piece, scratch);
   std::vector<Scratch::Symbol>& symbols = scratch.symbols;
-  symbols.clear();
-  scratch.heap.clear();
-  const auto count = static_cast<std::int32_t>(piece.size());
-  for (std::int32_t i = 0; i < count; ++i) {
-    const auto byte = static_cast<unsigned char>(piece[static_cast<std::size_t>(i)]);
-    symbols.push_back({byte_ids_[byte], i - 1, i + 1 < count ? i + 1 : -1});
-  }
-  for (std::int32_t i = 0; i + 1 < count; ++i) push_candidate(scratch, i);
-
   while (!scratch.heap.empty()) {
-    std::pop_heap(scratch.heap.begin(), scratch.heap.end(), later);
-    const Scratch::Candidate candidate = scratch.heap.back();
+    std::ranges::pop_heap(scratch.heap, std::greater{});
+    const std::uint64_t best = scratch.heap.back();
     scratch.heap.pop_back();
-    Scratch::Symbol& left = symbols[static_cast<std::size_t>(candidate.left)];
-    if (left.id == kMerged || left.next < 0) continue;
-    Scratch::Symbol& right = symbols[static_cast<std::size_t>(left.next)];
+    const auto at = static_cast<std::int32_t>(best & 0xFFFFFFFFU);
     // A candidate is stale once either side has become another token.
-    const MergeTable::Merge* merge = merges_.find(left.id, right.id);
-    if (merge == nullptr || merge->rank != candidate.rank) continue;
-    left.id = candidate.id;
-    right.id = kMerged;
+    const MergeTable::Merge* merge = merge_at(scratch, at);
+    if (merge == nullptr || merge->rank != best >> 32) continue;
+    Scratch::Symbol& left = symbols[static_cast<std::size_t>(at)];
+    Scratch::Symbol& right = symbols[static_cast<std::size_t>(left.next)];
+    left.id = merge->id;
     left.next = right.next;
-    if (left.next >= 0) symbols[static_cast<std::size_t>(left.next)].previous = candidate.left;
+    right.id = kMerged;
+    if (left.next >= 0) symbols[static_cast<std::size_t>(left.next)].previous = at;
     if (left.previous >= 0) push_candidate(scratch, left.previous);
-    push_candidate(scratch, candidate.left);
+    push_candidate(scratch, at);
   }
-  for (std::int32_t i = 0; i >= 0 && i < count; i = symbols[static_cast<std::size_t>(i)].next) {
+  for (std::int32_t i = symbols.empty() ? -1 : 0; i >= 0; i = symbols[static_cast<std::size_t>(i)].next) {
     out.push_back(symbols[static_cast<std::size_t>(i)].id);
   }
 }

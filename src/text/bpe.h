@@ -50,13 +50,8 @@ class Bpe {
       std::int32_t previous = -1;
       std::int32_t next = -1;
     };
-    struct Candidate {
-      std::uint32_t rank = 0;
-      std::int32_t left = 0;  // index of the left symbol
-      TokenId id = 0;         // what the pair becomes
-    };
     std::vector<Symbol> symbols;
-    std::vector<Candidate> heap;
+    std::vector<std::uint64_t> heap;  // candidates, as (rank << 32) + index of the left symbol
   };
 
   /// Appends the ids of one piece: the pair of lowest rank merges first, the leftmost among equals. O(n log
@@ -67,6 +62,8 @@ class Bpe {
   [[nodiscard]] std::vector<std::string> take_tokens() { return std::move(tokens_); }
 
  private:
+  void start(std::string_view piece, Scratch& scratch) const;
+  [[nodiscard]] const MergeTable::Merge* merge_at(const Scratch& scratch, std::int32_t left) const;
   void push_candidate(Scratch& scratch, std::int32_t left) const;
 
   std::vector<std::string> tokens_;
