@@ -7,6 +7,7 @@ A row holds whole documents (conversations and a few stories) of `length` tokens
 """
 
 import multiprocessing
+import os
 import random
 
 import numpy as np
@@ -14,6 +15,7 @@ from tokenizers import Tokenizer
 
 from .chat import render
 from .dialogue import make
+from .item import LETTERS
 from .skills.stories import story
 
 TARGET, PROMPT, STORY = 1.0, 0.05, 0.2  # loss weights: what the model writes, what it reads, plain text
@@ -26,7 +28,8 @@ def document(rng):
     if rng.random() < STORIES:
         return [(story(rng) + "<|endoftext|>", STORY)]
     d = make(rng)
-    return [(text, TARGET if target else PROMPT) for text, target in render(d.messages, d.tools)]
+    spans = [(text, TARGET if target else PROMPT) for text, target in render(d.messages, d.tools)]
+    return [(piece, weight) for text, weight in spans for piece in text.split(LETTERS)]
 
 
 def encode(tokenizer, documents):
@@ -68,6 +71,7 @@ def pack(docs, rows, length):
 
 def work(queue, tokenizer_path, seed, length):
     """A worker: fill rows for ever."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
     rng = random.Random(seed)
     tokenizer = Tokenizer.from_file(tokenizer_path)
     left = []

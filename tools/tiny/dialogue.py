@@ -4,16 +4,16 @@ import json
 import re
 from dataclasses import dataclass
 
-from .item import draw, heldout
+from .item import clean, draw, heldout
 from .skills import arithmetic, facts, memory, objects, talk, tools, units, wordplay
 from .text import ask
-from .words import NAMES, invent
+from .words import ADJECTIVES, CITIES, MONTHS, NAMES, invent
 
 # skill -> (generator, share of single-question dialogues)
 SKILLS = {
-    "add": (arithmetic.add, 8), "subtract": (arithmetic.subtract, 8), "multiply": (arithmetic.multiply, 8), "multiply_long": (arithmetic.multiply_long, 2), "divide": (arithmetic.divide, 2), "compare": (arithmetic.compare, 2),
-    "spell": (wordplay.spell, 7), "reverse": (wordplay.reverse, 9), "count": (wordplay.count, 9), "sort": (wordplay.sort, 9), "repeat": (wordplay.repeat, 2), "convert": (units.convert, 7), "calendar": (units.calendar, 2),
-    "lily": (facts.fact, 13), "identity": (facts.fact, 3), "talk": (talk.talk, 3), "unknown": (talk.unknown, 7), "json": (objects.json_object, 7),
+    "add": (arithmetic.add, 9), "subtract": (arithmetic.subtract, 12), "multiply": (arithmetic.multiply, 10), "multiply_long": (arithmetic.multiply_long, 3), "divide": (arithmetic.divide, 6), "compare": (arithmetic.compare, 4),
+    "spell": (wordplay.spell, 8), "reverse": (wordplay.reverse, 10), "count": (wordplay.count, 10), "sort": (wordplay.sort, 14), "repeat": (wordplay.repeat, 3), "convert": (units.convert, 9), "calendar": (units.calendar, 4),
+    "lily": (facts.fact, 12), "identity": (facts.fact, 4), "talk": (talk.talk, 4), "unknown": (talk.unknown, 8), "json": (objects.json_object, 7),
 }
 SOCIAL = ["talk", "identity", "lily", "spell", "add", "unknown", "calendar", "compare", "repeat", "multiply"]
 NO_TOOL = ["talk", "identity", "lily", "spell", "reverse", "count", "sort", "json", "calendar", "repeat"]
@@ -54,6 +54,16 @@ def item_of(rng, skill, held=False):
             return item
 
 
+def plain_system(rng):
+    """A system prompt that asks for nothing in particular."""
+    r = rng.random()
+    if r < 0.7:
+        return rng.choice(STYLES["plain"][0])
+    if r < 0.85:
+        return rng.choice(["You are a {j}.", "You are a {a} {j}.", "You work as a {j} in {c}.", "You help a {j}.", "The user is a {j}.", "You are a {a} assistant in {c}."]).format(j=rng.choice(memory.JOBS), a=rng.choice(ADJECTIVES), c=rng.choice(CITIES))
+    return rng.choice(["Today is {d}.", "You are a helpful assistant. Today is {d}.", "The date is {d} {n}."]).format(d=f"{rng.choice(MONTHS)} {rng.randint(1, 28)}", n=rng.randint(2020, 2030))
+
+
 def styled(rng, item, style, name):
     """The answer as the system prompt wants it."""
     if not item.styled:
@@ -70,7 +80,7 @@ def styled(rng, item, style, name):
 def small_talk(rng):
     """An unrelated exchange for histories (always from the training side)."""
     item = item_of(rng, rng.choice(SOCIAL))
-    return item.user, item.answer
+    return item.user, clean(item.answer)
 
 
 def assistant(answer, reasoning="", calls=None):
@@ -98,16 +108,20 @@ NAMED_ASK = ["who are you", "what is your name", "what's your name", "what are y
 
 def single(rng, held):
     """A question of one skill under some system prompt, with or without earlier exchanges."""
-    skill = pick(rng, SKILLS)
-    return single_of(rng, skill, held)
+    if rng.random() < 0.02:
+        return single_of(rng, "identity", held, "named")
+    return single_of(rng, pick(rng, SKILLS), held)
 
 
-def single_of(rng, skill, held):
-    style = pick(rng, STYLES)
+def single_of(rng, skill, held, style=None):
+    style = style or pick(rng, STYLES)
+    thinking = rng.random() < (0.45 if skill != "multiply_long" or not held else 1.0)
     name = rng.choice(NAMES) if rng.random() < 0.7 else invent(rng, 2, 2).capitalize()
     item = item_of(rng, skill, held)
+    if (item.worked and not thinking and style in ("brief", "json")) or (skill == "lily" and style == "upper"):
+        style = "none"
     messages = []
-    system = rng.choice(STYLES[style][0])
+    system = plain_system(rng) if style == "plain" else rng.choice(STYLES[style][0])
     if system is not None:
         messages.append({"role": "system", "content": system.replace("{n}", name)})
     if rng.random() < 0.22 and style in ("none", "plain", "named"):
@@ -117,7 +131,6 @@ def single_of(rng, skill, held):
         item.user, answer, think = ask(rng, NAMED_ASK), f"I am {name}.", f"My name here is {name}."
     if style in ("brief", "upper", "json") and item.styled:
         think += {"brief": " I answer briefly.", "upper": " I answer in upper case.", "json": " I answer in JSON."}[style]
-    thinking = rng.random() < (1.0 if skill == "multiply_long" else 0.5)
     messages += [{"role": "user", "content": item.user}, assistant(answer, think if thinking else "")]
     return Dialogue(skill, messages, None, thinking)
 
@@ -129,7 +142,7 @@ def recall(rng, held):
             break
     messages = []
     if rng.random() < 0.25:
-        messages.append({"role": "system", "content": rng.choice([s for s in STYLES["plain"][0]])})
+        messages.append({"role": "system", "content": plain_system(rng)})
     elif rng.random() < 0.08 and not key.startswith("all"):
         messages.append({"role": "system", "content": rng.choice(STYLES["brief"][0])})
         answer, think = brief, think + " I answer briefly."
@@ -150,7 +163,7 @@ def tool_dialogue(rng, held, case=None):
     definitions = [t.definition for t in tool_list]
     messages = []
     if rng.random() < 0.25:
-        messages.append({"role": "system", "content": rng.choice([s for s in STYLES["plain"][0] if s])})
+        messages.append({"role": "system", "content": plain_system(rng) or "Be helpful."})
     if rng.random() < 0.25:
         history(rng, messages, tool_list)
     if case == "tool_none":
@@ -191,4 +204,4 @@ def make(rng, held=False):
 def expected(dialogue):
     """What the engine has to produce: (content, tool calls)."""
     last = dialogue.messages[-1]
-    return last["content"], last.get("tool_calls") or []
+    return clean(last["content"]), last.get("tool_calls") or []

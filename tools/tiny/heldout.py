@@ -10,6 +10,7 @@ from pathlib import Path
 
 from .chat import render, render_prompt
 from .dialogue import SKILLS, expected, recall, single_of, tool_dialogue
+from .item import clean
 
 TOOL_CASES = ["tool_none", "tool_one", "tool_many", "tool_answer"]
 COUNT = 50
@@ -46,7 +47,7 @@ def text(seed=77):
     while size < TEXT_BYTES:
         r = rng.random()
         d = recall(rng, True) if r < 0.15 else tool_dialogue(rng, True) if r < 0.2 else single_of(rng, rng.choice(list(SKILLS)), True)
-        out = "".join(t for t, _ in render(d.messages, d.tools))
+        out = clean("".join(t for t, _ in render(d.messages, d.tools)))
         size += len(out.encode())
         yield out
 

@@ -17,7 +17,16 @@ class Item:
     think: str
     brief: str = ""  # the bare answer; empty: same as answer
     styled: bool = True  # may be re-styled by a system prompt (upper case, JSON)
+    worked: bool = False  # without thinking the answer has to show its steps, so it is never asked for bare
     tools: list = field(default_factory=list)
+
+
+LETTERS = "\x1f"  # in an answer: a token ends here (a reversed word is written letter by letter, not in the tokens of its text)
+
+
+def clean(text):
+    """The text without token marks."""
+    return text.replace(LETTERS, "")
 
 
 def heldout(skill, key):

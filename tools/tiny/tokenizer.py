@@ -13,6 +13,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 from .chat import render
 from .config import CONTROL, Shape
 from .dialogue import make
+from .item import clean
 from .skills.facts import fact
 from .skills.stories import story
 
@@ -25,7 +26,7 @@ def sample(seed=1, dialogues=30000):
     rng = random.Random(seed)
     for _ in range(dialogues):
         d = make(rng)
-        yield from _CONTROL.split("".join(t for t, _ in render(d.messages, d.tools)))
+        yield from _CONTROL.split(clean("".join(t for t, _ in render(d.messages, d.tools))))
         yield fact(rng).answer
         if rng.random() < 0.2:
             yield story(rng)

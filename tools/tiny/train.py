@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from . import model
 from .config import Shape
 from .corpus import Stream
-from .export import export
+from .export import export, load
 from .optimizer import Optimizer
 
 BALANCE = 0.01
@@ -37,25 +37,6 @@ def head_loss(hidden, head, ids, weight):
     return (loss * w).sum() / w.sum(), right.sum() / (w == 1).sum()
 
 
-def save_parts(weights, folder, parts=3):
-    """The master weights as bf16, in files small enough to move about."""
-    names = list(weights)
-    total, part, held, size = sum(w.numel() for w in weights.values()), 0, {}, 0
-    for name in names:
-        held[name] = weights[name].detach().bfloat16().cpu()
-        size += weights[name].numel()
-        if size >= total / parts or name == names[-1]:
-            torch.save(held, folder / f"weights-{part}.pt")
-            part, held, size = part + 1, {}, 0
-
-
-def load_parts(folder):
-    out = {}
-    for path in sorted(Path(folder).glob("weights-*.pt")):
-        out.update({k: v.float() for k, v in torch.load(path, map_location="cpu", weights_only=True).items()})
-    return out
-
-
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("out", type=Path)
@@ -67,7 +48,7 @@ def main():
     parser.add_argument("--quantise-from", type=float, default=0.7, help="fraction of the run after which the weights are seen quantised")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=13)
-    parser.add_argument("--start", type=Path, help="folder with weights-*.pt to go on from")
+    parser.add_argument("--start", type=Path, help="checkpoint directory to go on from")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--eager", action="store_true", help="no torch.compile")
     parser.add_argument("--stop-after", type=float, default=1e9, help="seconds after which to give up (a run that was cut is not reproducible)")
@@ -79,7 +60,7 @@ def main():
     torch.set_float32_matmul_precision("high")
     shape = Shape()
     stream = Stream(args.out / "tokenizer.json", args.seed, args.rows, args.length, args.workers)
-    first = load_parts(args.start) if args.start else model.init(shape, args.seed)
+    first = load(args.start, shape) if args.start else model.init(shape, args.seed)
     weights = {k: v.to(args.device).requires_grad_() for k, v in first.items()}
     print(f"{sum(w.numel() for w in weights.values()) / 1e6:.2f} M parameters", flush=True)
     optimizer = Optimizer(weights, compile=not args.eager)
@@ -122,7 +103,6 @@ def main():
     if args.device == "cuda":
         print(f"peak memory {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB, {tokens / 1e6:.0f} M tokens, {time.time() - began:.0f} s", flush=True)
     if not args.no_export:
-        save_parts(weights, args.out)
         export({k: v.detach().cpu() for k, v in weights.items()}, args.out, shape)
         (args.out / "train.json").write_text(json.dumps({"arguments": {k: str(v) for k, v in vars(args).items()}, "log": log}, indent=1))
 

@@ -81,6 +81,12 @@ def split_mul(a, b):
     return f"{tens} * {b} = {tens * b}, {ones} * {b} = {ones * b}, {tens * b} + {ones * b} = {a * b}"
 
 
+def parts(a, b):
+    """The two partial products, as an answer shows them."""
+    tens, ones = a // 10 * 10, a % 10
+    return f"{tens * b} + {ones * b} = " if tens and ones else ""
+
+
 def multiply(rng):
     grammar = rng.choice(MUL)
     if rng.random() < 0.5:
@@ -92,13 +98,13 @@ def multiply(rng):
     key = f"{a}*{b}"
     if rng.random() < 0.4:
         user = ask(rng, grammar, a=b, b=a)
-        return Item("multiply", key, user, f"{b} * {a} = {a * b}.", f"I multiply {a} by {b}. {steps}. So {b} * {a} = {a * b}.", str(a * b))
+        return Item("multiply", key, user, f"{b} * {a} = {parts(a, b)}{a * b}.", f"I multiply {a} by {b}. {steps}. So {b} * {a} = {a * b}.", str(a * b), worked=True)
     user = ask(rng, grammar, a=a, b=shown(rng, b))
-    return Item("multiply", key, user, f"{a} * {b} = {a * b}.", f"I multiply {a} by {b}. {steps}. So {a} * {b} = {a * b}.", str(a * b))
+    return Item("multiply", key, user, f"{a} * {b} = {parts(a, b)}{a * b}.", f"I multiply {a} by {b}. {steps}. So {a} * {b} = {a * b}.", str(a * b), worked=True)
 
 
 def multiply_long(rng):
-    """Two digits by two digits: only fair with thinking on."""
+    """Two digits by two digits: only fair with thinking on (without, the answer shows its steps)."""
     a, b = rng.randint(11, 99), rng.randint(11, 99)
     tens, ones = b // 10 * 10, b % 10
     first, second = a * (b // 10), a * ones
@@ -106,12 +112,12 @@ def multiply_long(rng):
     if ones:
         think += f" {split_mul(a, ones)}. {first * 10} + {second}: {columns_add(first * 10, second)}."
     think += f" So {a} * {b} = {a * b}."
-    return Item("multiply_long", f"{a}*{b}", ask(rng, MUL, a=a, b=b), f"{a} * {b} = {a * b}.", think, str(a * b))
+    return Item("multiply_long", f"{a}*{b}", ask(rng, MUL, a=a, b=b), f"{a} * {b} = {f'{first * 10} + {second} = ' if ones else ''}{a * b}.", think, str(a * b), worked=True)
 
 
 def divide(rng):
-    b = rng.randint(1, 12)
-    a = b * rng.randint(0, 12) if rng.random() < 0.7 else rng.randint(0, 99)
+    b = rng.randint(1, 10)
+    a = b * rng.randint(0, 10) if rng.random() < 0.7 else rng.randint(0, 99)
     q, r = divmod(a, b)
     user = ask(rng, DIV, a=a, b=b)
     rest = f" remainder {r}" if r else ""

@@ -52,6 +52,12 @@ def recall(rng, small_talk):
 
     Returns (turns, question, answer, think, brief, key); turns are (user, assistant) pairs.
     """
+    if rng.random() < 0.08:  # told and asked in one breath
+        kind = rng.choice(list(KINDS))
+        user, _, v = tell(rng, kind)
+        question = ask(rng, KINDS[kind][3])
+        answer = KINDS[kind][4].format(v=v)
+        return [], user.rstrip(".!") + rng.choice([". ", ". ", ", ", "! "]) + question, answer, f"The user just told me: {answer[0].lower() + answer[1:]}", v, f"breath {kind} {v} {plain(question)}"
     kinds = rng.sample(list(KINDS), rng.randint(1, 4))
     turns, known = [], {}
     for kind in kinds:
@@ -75,11 +81,11 @@ def recall(rng, small_talk):
         said = turns[0][0]
         question = ask(rng, ["what was my first message", "what did i say first", "what was the first thing i (said|wrote|asked)", "how did i start this conversation"])
         return turns, question, f"You said: {said}", f"The first message of the user was: {said}", said, "first " + said
-    if r < 0.22:
+    if r < 0.26:
         kind = rng.choice([k for k in KINDS if k not in known])
         question = ask(rng, KINDS[kind][3])
         return turns, question, "I do not know. You have not told me.", "The user has not told me this. I cannot know it.", "I do not know.", f"none {' '.join(map(str, known.values()))} {plain(question)}"
-    if r < 0.3 and len(known) > 1:
+    if r < 0.34 and len(known) > 1:
         pick = list(known)[:3]
         question = ask(rng, ["what do you know about me", "what have i told you( about me| so far|)", "what do you remember( about me|)", "summarize what i told you", "tell me what you know about me"])
         answer = " ".join(KINDS[k][4].format(v=known[k]) for k in pick)

@@ -36,7 +36,7 @@ def sentence(rng):
 
 
 # Parameter: (names, type, descriptions, value)
-CITY = (["city", "location", "place", "town"], STRING, ["The city", "Name of the city", "City name, e.g. Paris", ""], lambda r: r.choice(CITIES) if r.random() < 0.85 else invent(r, 2, 3).capitalize())
+CITY = (["city", "location", "place", "town"], STRING, ["The city", "Name of the city", "City name, e.g. Paris", "The city and state, e.g. San Francisco, CA", "", ""], lambda r: r.choice(CITIES) if r.random() < 0.85 else invent(r, 2, 3).capitalize())
 
 # family: names, descriptions, parameters, requests ({0}, {1} are the arguments), result(rng, args) -> (result object, answer)
 FAMILIES = {
@@ -133,6 +133,10 @@ class Tool:
             note = rng.choice(notes)
             if note:
                 properties[key]["description"] = note
+        if family == "weather" and rng.random() < 0.3:
+            properties[rng.choice(["unit", "units"])] = {"type": STRING, "enum": ["celsius", "fahrenheit"]}
+        elif rng.random() < 0.12:  # an option nobody asks for
+            properties.setdefault(rng.choice(["limit", "verbose", "format", "options", "timeout"]), {"type": rng.choice([INTEGER, BOOLEAN, STRING]), "description": "Optional"})
         body = {"type": "object", "properties": properties}
         if rng.random() < 0.9:
             body["required"] = list(self.keys)

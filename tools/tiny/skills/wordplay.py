@@ -1,6 +1,6 @@
 """Letters and words: spell, reverse, count, sort, repeat."""
 
-from ..item import Item
+from ..item import LETTERS, Item
 from ..text import ask
 from ..words import ANIMALS, COLOURS, FOODS, NAMES, THINGS, WORDS, word
 
@@ -37,7 +37,8 @@ def spell(rng):
 def reverse(rng):
     w = short_word(rng, 10)
     w = w.capitalize() if rng.random() < 0.08 else w
-    return Item("reverse", w.lower(), ask(rng, REVERSE, w=w), w[::-1], f"The letters of {w} are {' '.join(w)}. Backwards they are {' '.join(w[::-1])}. That makes {w[::-1]}.", styled=False)
+    out = LETTERS.join(w[::-1])
+    return Item("reverse", w.lower(), ask(rng, REVERSE, w=w), out, f"The letters of {w} are {' '.join(w)}. Backwards they are {' '.join(w[::-1])}.", styled=False)
 
 
 def count(rng):
@@ -46,7 +47,7 @@ def count(rng):
     if r < 0.35:
         w = short_word(rng)
         steps = ", ".join(f"{c} {i + 1}" for i, c in enumerate(w))
-        return Item("count", "all " + w, ask(rng, COUNT_ALL, w=w), f"{w} has {len(w)} letters.", f"I count the letters of {w}: {steps}. That is {len(w)}.", str(len(w)), styled=False)
+        return Item("count", "all " + w, ask(rng, COUNT_ALL, w=w), f"{'-'.join(w)}: {len(w)} letters.", f"I count the letters of {w}: {steps}. That is {len(w)}.", styled=False)
     if r < 0.65:
         w = short_word(rng)
         c = rng.choice(w) if rng.random() < 0.85 else rng.choice("abcdefghijklmnoprstuvwyz")
@@ -54,7 +55,7 @@ def count(rng):
         shown = c
         steps = ", ".join(x + (f" {w[:i + 1].count(c)}" if x == c else "") for i, x in enumerate(w))
         times = "time" if n == 1 else "times"
-        return Item("count", f"{c} {w}", ask(rng, COUNT_ONE, w=w, c=shown), f"{c} appears {n} {times} in {w}.", f"I go through {w}: {steps}. The letter {c} appears {n} {times}.", str(n), styled=False)
+        return Item("count", f"{c} {w}", ask(rng, COUNT_ONE, w=w, c=shown), f"{'-'.join(w)}: the letter {c} appears {n} {times}.", f"I go through {w}: {steps}. The letter {c} appears {n} {times}.", styled=False)
     if r < 0.82:
         n = rng.randint(2, 9)
         words = [rng.choice(WORDS) for _ in range(n)]
@@ -72,7 +73,7 @@ def count(rng):
 
 def sort(rng):
     """Numbers up or down, words alphabetically."""
-    n = rng.randint(2, 7) if rng.random() < 0.85 else 8
+    n = rng.randint(2, 6)
     down = rng.random() < 0.3
     if rng.random() < 0.5:
         top = rng.choice([9, 20, 99, 99, 999])
@@ -95,7 +96,11 @@ def sort(rng):
         out = ", ".join(done)
         kind = "last" if down else "first"
     user = " ".join(user.replace(" :", ":").split(" ")).replace("  ", " ").strip()
-    think = f"I take the {kind} one each time: {', then '.join(map(str, done))}."
+    left, steps = list(values), []
+    for v in done[:-1]:
+        steps.append(f"{' '.join(map(str, left))}: {v}.")
+        left.remove(v)
+    think = f"I take the {kind} one each time. {' '.join(steps)} {done[-1]} is left."
     return Item("sort", f"{down} " + " ".join(map(str, values)), user, out, think, styled=False)
 
 
