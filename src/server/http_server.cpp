@@ -192,7 +192,8 @@ bool HttpServer::Shared::answer(Connection& connection, const HttpRequest& reque
   ResponseWriter writer(connection, request, limits, draining.tripped());
   try {
     route(routes, request, writer);
-    LILY_CHECK(writer.begun(), "{} {} was not answered", request.method, request.path);
+    LILY_CHECK(writer.begun() || writer.peer() == Peer::kGone, "{} {} was not answered", request.method,
+               request.path);
   } catch (const std::exception& exception) {
     log::error("{} {} {}: {}", request.id, request.method, request.path, exception.what());
     if (!writer.begun())
