@@ -153,7 +153,7 @@ TEST(Engine, DrainFinishesWhatRunsAndRefusesTheRest) {
 }
 
 TEST(Engine, DrainCancelsAtItsDeadline) {
-  const auto engine = open(1, 32768);
+  const auto engine = open(1, 4096);
   ASSERT_NE(engine, nullptr);
   const auto running = engine->submit(request(20, 100'000)).value();
   ASSERT_TRUE(running->next().has_value());
