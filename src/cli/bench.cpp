@@ -1,5 +1,6 @@
 // lily bench: prefill and decode speed by context length, against the memory bandwidth.
 #include <algorithm>
+#include <array>
 #include <ctime>
 #include <nlohmann/json.hpp>
 
@@ -17,6 +18,8 @@ namespace {
 // Runs of a length that differ by more than this are flagged: something else was going on.
 constexpr double kLargeSpread = 0.03;
 
+constexpr std::array<std::int64_t, 5> kDefaultContexts = {256, 512, 1024, 2048, 4096};
+
 // Bytes a second of reading the mapped weights with as many threads as the CPU backend takes. The largest
 // file is enough: a shard is several times any cache.
 Result<double> measure_bandwidth(const LoadedModel& model, int threads) {
@@ -29,6 +32,24 @@ Result<double> measure_bandwidth(const LoadedModel& model, int threads) {
   }
   ThreadPool pool(threads > 0 ? threads : available_cores());
   return cpu::measure_read_bandwidth(largest, pool);
+}
+
+// The model's limit, without loading it: how much state to make room for depends on it.
+Result<std::int64_t> longest_sequence(const std::string& model) {
+  LILY_TRY(const auto files, ModelFiles::open(model));
+  LILY_TRY(const std::string_view text, files->text("config.json"));
+  auto config = parse_config(text);
+  if (!config.ok()) return std::move(config).error().in(files->label() + "/config.json");
+  return config->max_position_embeddings;
+}
+
+std::vector<std::int64_t> contexts_of(const Options& options, std::int64_t longest) {
+  if (!options.contexts.empty()) return options.contexts;
+  std::vector<std::int64_t> contexts;
+  for (const std::int64_t context : kDefaultContexts) {
+    if (context + options.decode <= longest) contexts.push_back(context);
+  }
+  return contexts;
 }
 
 struct Report {
@@ -102,13 +123,17 @@ void show(const std::string& what) {
 
 Result<void> run_bench(const Options& options) {
   ModelOptions opening = model_options(options);
-  opening.max_seq = *std::ranges::max_element(options.contexts) + options.decode;
+  LILY_TRY(const std::int64_t longest, longest_sequence(options.model));
+  const std::vector<std::int64_t> contexts = contexts_of(options, longest);
+  for (const std::int64_t context : contexts) {
+    opening.max_seq = std::max(opening.max_seq, std::min(context, longest - options.decode) + options.decode);
+  }
   LILY_TRY(const auto model, LoadedModel::open(opening));
   Report report{.model = model->name(), .backend = model->backend().description(), .rows = {}};
   LILY_TRY(report.bandwidth, measure_bandwidth(*model, opening.backend.threads));
 
   const Interrupt interrupt;
-  BenchmarkOptions benchmark{.contexts = options.contexts,
+  BenchmarkOptions benchmark{.contexts = contexts,
                              .decode = options.decode,
                              .rounds = options.rounds,
                              .chunk = options.chunk,

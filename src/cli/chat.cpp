@@ -20,10 +20,7 @@ class Conversation {
       : engine_(engine),
         interactive_(console::stdin_is_terminal()),
         reader_(LineReader::create()),
-        system_(options.system.value_or("")),
-        sampling_(sampling_params(options, engine.model())),
-        max_tokens_(options.max_tokens),
-        think_(options.think) {}
+        options_(options) {}
 
   Result<void> run();
 
@@ -43,10 +40,8 @@ class Conversation {
   std::unique_ptr<LineReader> reader_;
   Interrupt interrupt_;
   nlohmann::ordered_json turns_ = nlohmann::ordered_json::array();  // user and assistant messages
-  std::string system_;
-  SamplingParams sampling_;
-  std::int64_t max_tokens_;
-  bool think_;
+  Options options_;                                                 // as the user has changed them
+  std::uint64_t answers_ = 0;
   bool warned_ = false;  // the last thing the user did was Ctrl-C
   bool left_ = false;
 };
@@ -116,14 +111,14 @@ Result<void> Conversation::obey(const ChatCommand& command) {
       turns_.clear();
       return {};
     case ChatCommand::Kind::kThink:
-      think_ = command.on;
+      options_.think = command.on;
       return {};
     case ChatCommand::Kind::kSystem:
-      system_ = command.argument;
+      options_.system = command.argument;
       return {};
     case ChatCommand::Kind::kSet:
-      if (command.argument.empty()) return console::print(format_sampling(sampling_, max_tokens_));
-      return set_sampling(command.argument, sampling_, max_tokens_);
+      if (!command.argument.empty()) return set_generation(command.argument, options_);
+      return console::print(format_generation(sampling_params(options_, engine_.model()), options_));
     case ChatCommand::Kind::kRetry:
       return retry();
     case ChatCommand::Kind::kSave:
@@ -142,8 +137,10 @@ Result<void> Conversation::retry() {
 }
 
 Result<void> Conversation::answer() {
-  GenerateRequest request{.prompt = {}, .sampling = sampling_, .max_tokens = max_tokens_};
-  ++sampling_.seed;  // another answer each time, and the same ones for the same --seed
+  GenerateRequest request;
+  request.sampling = sampling_params(options_, engine_.model());
+  request.sampling.seed += answers_++;  // a retry differs, and equal --seeds give equal conversations
+  request.max_tokens = options_.max_tokens;
   AnswerText text(console::styled());
   const auto sink = [&](TokenId id, const OutputDelta& delta) {
     std::string out = text.add(delta);
@@ -151,7 +148,7 @@ Result<void> Conversation::answer() {
     return console::print(out);
   };
   interrupt_.clear();
-  auto prompt = chat_prompt(engine_.model(), messages(), think_);
+  auto prompt = chat_prompt(engine_.model(), messages(), options_.think);
   if (prompt.ok()) request.prompt = std::move(prompt).value();
   auto answer = prompt.ok() ? stream_answer(engine_, std::move(request), interrupt_, sink)
                             : Result<Answer>(std::move(prompt).error());
@@ -172,7 +169,8 @@ Result<void> Conversation::answer() {
 
 nlohmann::ordered_json Conversation::messages() const {
   auto all = nlohmann::ordered_json::array();
-  if (!system_.empty()) all.push_back({{"role", "system"}, {"content", system_}});
+  const std::string system = options_.system.value_or("");
+  if (!system.empty()) all.push_back({{"role", "system"}, {"content", system}});
   for (const auto& turn : turns_) all.push_back(turn);
   return all;
 }

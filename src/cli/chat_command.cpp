@@ -4,8 +4,9 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <variant>
+
+#include "cli/flag_table.h"
+#include "cli/flag_value.h"
 
 namespace lily {
 namespace {
@@ -30,26 +31,6 @@ constexpr std::array kCommands = {
     Entry{"/quit", "", Kind::kQuit, "leave (also Ctrl-D)"},
 };
 
-// A setting's name and where its value lives.
-struct Setting {
-  std::string_view name;
-  std::variant<float SamplingParams::*, std::int64_t SamplingParams::*, std::uint64_t SamplingParams::*>
-      field;
-  double low;
-  double high;
-};
-
-constexpr std::array kSettings = {
-    Setting{"temperature", &SamplingParams::temperature, 0, 100},
-    Setting{"top-p", &SamplingParams::top_p, 0, 1},
-    Setting{"top-k", &SamplingParams::top_k, 0, 1e9},
-    Setting{"min-p", &SamplingParams::min_p, 0, 1},
-    Setting{"presence-penalty", &SamplingParams::presence_penalty, -2, 2},
-    Setting{"frequency-penalty", &SamplingParams::frequency_penalty, -2, 2},
-    Setting{"repetition-penalty", &SamplingParams::repetition_penalty, 0.01, 100},
-    Setting{"seed", &SamplingParams::seed, 0, 1.8446744073709552e19},
-};
-
 std::string_view trim(std::string_view text) {
   const std::size_t first = text.find_first_not_of(" \t");
   if (first == std::string_view::npos) return {};
@@ -60,19 +41,6 @@ std::string_view trim(std::string_view text) {
 std::pair<std::string_view, std::string_view> split_word(std::string_view text) {
   const std::size_t end = std::min(text.find_first_of(" \t"), text.size());
   return {text.substr(0, end), trim(text.substr(end))};
-}
-
-template <class Number>
-Result<void> parse(std::string_view text, double low, double high, Number& value) {
-  Number parsed{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), parsed);
-  const auto as_double = static_cast<double>(parsed);
-  if (error != std::errc() || end != text.data() + text.size() || !(as_double >= low && as_double <= high)) {
-    return fail(ErrorCode::kInvalidArgument, "expected {} from {} to {}, found '{}'",
-                std::is_integral_v<Number> ? "a whole number" : "a number", low, high, text);
-  }
-  value = parsed;
-  return {};
 }
 
 }  // namespace
@@ -99,29 +67,25 @@ Result<ChatCommand> parse_chat_command(std::string_view line) {
   return ChatCommand{entry->kind, argument == "on", std::string(argument)};
 }
 
-Result<void> set_sampling(std::string_view text, SamplingParams& params, std::int64_t& max_tokens) {
-  const auto [name, value] = split_word(text);
-  const auto named = [&, word = name](Result<void> result) -> Result<void> {
-    if (!result.ok()) return std::move(result).error().in(word);
-    return result;
-  };
-  if (name == "max-tokens") return named(parse(value, 0, 1e9, max_tokens));
-  const auto* setting = std::ranges::find(kSettings, name, &Setting::name);
-  if (setting == kSettings.end()) {
-    return fail(ErrorCode::kInvalidArgument, "/set: no setting '{}'; /set alone shows them", name);
+Result<void> set_generation(std::string_view setting, Options& options) {
+  const auto [name, value] = split_word(setting);
+  for (const Flag& flag : flags()) {
+    if (flag.group != kGenerationGroup || is_switch(flag) || long_name(flag).substr(2) != name) continue;
+    return set_flag(flag, value, options);
   }
-  return named(std::visit(
-      [&, word = value](auto field) { return parse(word, setting->low, setting->high, params.*field); },
-      setting->field));
+  return fail(ErrorCode::kInvalidArgument, "/set: no setting '{}'; /set alone shows them", name);
 }
 
-std::string format_sampling(const SamplingParams& params, std::int64_t max_tokens) {
-  std::string text;
-  for (const Setting& setting : kSettings) {
-    std::visit([&](auto field) { text += fmt::format("{:<20}{}\n", setting.name, params.*field); },
-               setting.field);
-  }
-  return text + fmt::format("{:<20}{}\n", "max-tokens", max_tokens);
+std::string format_generation(const SamplingParams& params, const Options& options) {
+  const auto line = [](std::string_view name, const auto& value) {
+    return fmt::format("{:<20}{}\n", name, value);
+  };
+  return line("max-tokens", options.max_tokens) + line("temperature", params.temperature) +
+         line("top-p", params.top_p) + line("top-k", params.top_k) + line("min-p", params.min_p) +
+         line("presence-penalty", params.presence_penalty) +
+         line("frequency-penalty", params.frequency_penalty) +
+         line("repetition-penalty", params.repetition_penalty) +
+         line("seed", options.seed ? fmt::format("{}", *options.seed) : "random");
 }
 
 std::string chat_help() {

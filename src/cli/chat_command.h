@@ -3,9 +3,9 @@
 
 #include <string>
 #include <string_view>
-#include <variant>
 
 #include "base/result.h"
+#include "cli/options.h"
 #include "engine/sampler.h"
 
 namespace lily {
@@ -24,11 +24,11 @@ struct ChatCommand {
 /// The command in a line that starts with '/'. kInvalidArgument says what was expected.
 Result<ChatCommand> parse_chat_command(std::string_view line);
 
-/// Applies "temperature 0.7", or one of the other sampling flags' names, to `params` and `max_tokens`.
-Result<void> set_sampling(std::string_view setting, SamplingParams& params, std::int64_t& max_tokens);
+/// Applies "temperature 0.7", or another of the generation flags' names with a value, to `options`.
+Result<void> set_generation(std::string_view setting, Options& options);
 
 /// The settings as /set shows them, a line each.
-[[nodiscard]] std::string format_sampling(const SamplingParams& params, std::int64_t max_tokens);
+[[nodiscard]] std::string format_generation(const SamplingParams& params, const Options& options);
 
 /// What /help prints.
 [[nodiscard]] std::string chat_help();

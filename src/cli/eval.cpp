@@ -98,8 +98,12 @@ std::string format_json(const Evaluation& e, const LoadedModel& model, const Loa
 
 Result<void> run_eval(const Options& options) {
   LILY_TRY(const std::vector<TokenId> ids, text_ids(options));
+  if (ids.size() < 2) {
+    return fail(ErrorCode::kInvalidArgument, "eval: expected a text of at least 2 tokens, found {}",
+                ids.size());
+  }
   ModelOptions opening = model_options(options);
-  opening.max_seq = std::clamp<std::int64_t>(static_cast<std::int64_t>(ids.size()), 1, options.context);
+  opening.max_seq = std::min(static_cast<std::int64_t>(ids.size()), options.context);
   LILY_TRY(const auto model, LoadedModel::open(opening));
   LILY_TRY_VOID(check_ids(ids, model->shapes().vocab));
   LILY_TRY(const auto other, open_other(options, opening));

@@ -74,9 +74,8 @@ constexpr std::array kCommands = {
     Command{kDevices, "devices", "list the backends and this machine", "", run_devices},
 };
 
-constexpr std::string_view kArguments = "Arguments";
 constexpr std::string_view kInput = "Input";
-constexpr std::string_view kGeneration = "Generation";
+constexpr std::string_view kGeneration = kGenerationGroup;
 constexpr std::string_view kOutput = "Output";
 constexpr std::string_view kService = "Service";
 constexpr std::string_view kMeasurement = "Measurement";
@@ -94,8 +93,9 @@ constexpr Expected one_of(std::string_view choices) {
 
 // clang-format off
 constexpr std::array kFlags = {
-    Flag{"MODEL", &Options::model, "", kTakesModel, kArguments, kModelHelp},
-    Flag{"OUT", &Options::out, "", kSynth, kArguments, "the directory to write; it must be new or empty"},
+    // Arguments without a name; command_help() says what they are.
+    Flag{"MODEL", &Options::model, "", kTakesModel, "", ""},
+    Flag{"OUT", &Options::out, "", kSynth, "", ""},
 
     Flag{"-p,--prompt", &Options::prompt, "TEXT", kRun | kTokenize, kInput, "the text; - reads standard input"},
     Flag{"--system", &Options::system, "TEXT", kAnswers, kInput, "the system message"},
@@ -149,7 +149,8 @@ constexpr std::array kFlags = {
     Flag{"--drain-seconds", &Options::drain_seconds, "N", kServe, kService,
          "how long running answers may go on after SIGTERM", from_to(0, 86400)},
 
-    Flag{"--contexts", &Options::contexts, "N,N,...", kBench, kMeasurement, "prompt lengths", at_least(1)},
+    Flag{"--contexts", &Options::contexts, "N,N,...", kBench, kMeasurement,
+         "prompt lengths [256,512,1024,2048,4096, as far as the model goes]", at_least(1)},
     Flag{"--decode", &Options::decode, "N", kBench, kMeasurement, "timed steps after each prompt", at_least(1)},
     Flag{"--rounds", &Options::rounds, "N", kBench, kMeasurement,
          "measurements of each length; medians are shown", from_to(1, 1000)},

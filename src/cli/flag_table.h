@@ -47,6 +47,9 @@ struct Flag {
   Expected expected = {};
 };
 
+/// The heading of the flags that say how answers are made.
+inline constexpr std::string_view kGenerationGroup = "Generation";
+
 [[nodiscard]] std::span<const Command> commands();
 [[nodiscard]] std::span<const Flag> flags();
 

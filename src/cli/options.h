@@ -69,7 +69,7 @@ struct Options {
   std::int64_t context = 2048;
   std::string against;
   std::string against_model;
-  std::vector<std::int64_t> contexts = {256, 512, 1024, 2048, 4096};
+  std::vector<std::int64_t> contexts;  // empty: kDefaultContexts, as far as they fit
   std::int64_t decode = 64;
   std::int64_t rounds = 2;
 };

@@ -1,0 +1,13 @@
+// The help texts, made from the tables of flag_table.h.
+#pragma once
+
+#include <string>
+
+#include "cli/flag_table.h"
+
+namespace lily {
+
+[[nodiscard]] std::string program_help();
+[[nodiscard]] std::string command_help(const Command& command);
+
+}  // namespace lily

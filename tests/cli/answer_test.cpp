@@ -1,0 +1,61 @@
+#include "cli/answer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lily {
+namespace {
+
+OutputDelta delta(std::string reasoning, std::string content) {
+  OutputDelta d;
+  d.reasoning = std::move(reasoning);
+  d.content = std::move(content);
+  return d;
+}
+
+std::string shown(bool styled, const std::vector<OutputDelta>& deltas) {
+  AnswerText text(styled);
+  std::string all;
+  for (const OutputDelta& d : deltas) all += text.add(d);
+  return all + text.finish();
+}
+
+TEST(AnswerText, ContentAloneIsLeftAsItIs) {
+  EXPECT_EQ(shown(true, {delta("", "a"), delta("", ""), delta("", "b")}), "ab");
+  EXPECT_EQ(shown(false, {delta("", "a"), delta("", "b")}), "ab");
+}
+
+TEST(AnswerText, ReasoningIsDimmedOrMarked) {
+  const std::vector<OutputDelta> deltas = {delta("hm", ""), delta("m", ""), delta("", "yes")};
+  EXPECT_EQ(shown(true, deltas), "\x1b[2mhmm\x1b[0m\n\nyes");
+  EXPECT_EQ(shown(false, deltas), "<think>\nhmm\n</think>\n\nyes");
+}
+
+TEST(AnswerText, OneDeltaMayHoldBoth) {
+  EXPECT_EQ(shown(false, {delta("a", "b")}), "<think>\na\n</think>\n\nb");
+}
+
+TEST(AnswerText, CutReasoningResetsTheStyle) {
+  EXPECT_EQ(shown(true, {delta("hm", "")}), "\x1b[2mhm\x1b[0m");
+  EXPECT_EQ(shown(false, {delta("hm", "")}), "<think>\nhm");
+}
+
+TEST(FormatUsage, CountsTheFirstTokenToThePrompt) {
+  GenerationUsage usage;
+  usage.prompt_tokens = 100;
+  usage.completion_tokens = 11;
+  usage.prefill_seconds = 0.5;
+  usage.decode_seconds = 2;
+  EXPECT_EQ(format_usage(usage),
+            "100 + 11 tokens, 200 tok/s prompt, 5.0 tok/s answer, first token after 0.5 s");
+}
+
+TEST(FormatUsage, SurvivesAnAnswerOfOneToken) {
+  GenerationUsage usage;
+  usage.prompt_tokens = 1;
+  usage.completion_tokens = 1;
+  EXPECT_THAT(format_usage(usage), testing::HasSubstr("0.0 tok/s answer"));
+}
+
+}  // namespace
+}  // namespace lily

@@ -1,0 +1,340 @@
+"""Every command but chat end to end on the embedded model; errors, exit codes, files."""
+
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import unittest
+import urllib.request
+
+import lily
+
+HELLO = "Hello! Grüße, 世界 😀\n\tdef f(x):\n    return x\n"
+
+
+class Folder(lily.Case):
+    def setUp(self):
+        self._folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self._folder.cleanup)
+        self.folder = pathlib.Path(self._folder.name)
+
+    def files(self):
+        return sorted(p.name for p in self.folder.iterdir())
+
+
+class Program(lily.Case):
+    def test_help_and_version(self):
+        self.assertIn("lily COMMAND", self.lily("--help"))
+        self.assertRegex(self.lily("--version"), r"^lily \d+\.\d+\.\d+\n$")
+        self.assertIn("--temperature", self.lily("run", "--help"))
+
+    def test_errors_are_one_line_and_exit_codes_tell_them_apart(self):
+        self.fails(code=2, says="expected a command")
+        self.fails("frobnicate", code=2, says="unknown command 'frobnicate'")
+        self.fails("run", "-p", "x", "--frob", code=2, says="unknown flag --frob")
+        self.fails("run", "-p", "x", "--threads", "many", code=2, says=["--threads", "found 'many'"])
+        self.fails("run", "/no/such/model", "-p", "x", code=1, says="/no/such/model")
+        self.fails("run", "-p", "x", "--backend", "cuda", code=1, says="cuda")
+        self.fails("run", "-p", "x", "--max-seq", "999999999", code=2, says=["max-seq", "999999999"])
+
+    def test_a_model_folder_without_files_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for command in (["run", folder, "--ids", "1"], ["serve", folder, "--port", "0"], ["chat", folder],
+                            ["bench", folder], ["logits", folder, "--ids", "1", "--out", folder + "/x.npy"]):
+                self.fails(*command, code=1, says=folder)
+            self.assertEqual(os.listdir(folder), [])
+
+    def test_a_full_disk_is_an_error(self):
+        if not os.path.exists("/dev/full"):
+            self.skipTest("SKIPPED: no /dev/full")
+        for command in (["tokenize", "-p", "x"], ["run", "-p", "x", "-n", "2"], ["devices"], ["--help"]):
+            with open("/dev/full", "w") as full:
+                done = subprocess.run([lily.LILY, *command], stdin=subprocess.DEVNULL, stdout=full,
+                                      stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+            self.assertEqual((done.returncode, done.stderr),
+                             (1, "lily: stdout: cannot write: No space left on device\n"), command)
+
+
+class Tokens(Folder):
+    def test_text_survives_the_round_trip(self):
+        for text in (HELLO, "", "a", "<|im_end|>", "\r\n \n"):
+            ids = self.lily("tokenize", stdin=text)
+            self.assertEqual(self.lily("detokenize", stdin=ids), text)
+            self.assertEqual(self.lily("tokenize", "-p", text), ids)
+
+    def test_json_holds_the_pieces(self):
+        report = json.loads(self.lily("tokenize", "-p", "Hello, world!", "--json"))
+        self.assertEqual(report["count"], len(report["ids"]))
+        self.assertEqual("".join(report["pieces"]), "Hello, world!")
+
+    def test_literal_keeps_control_strings_as_text(self):
+        control = self.lily("tokenize", "-p", "<|im_end|>").strip().split(",")
+        literal = self.lily("tokenize", "-p", "<|im_end|>", "--literal").strip().split(",")
+        self.assertEqual(len(control), 1)
+        self.assertGreater(len(literal), 1)
+        self.assertEqual(self.lily("detokenize", "--ids", ",".join(literal)), "<|im_end|>")
+
+    def test_bytes_that_are_not_utf8_become_replacement_characters(self):
+        ids = self.lily("tokenize", stdin=b"a\xffb")
+        self.assertEqual(self.lily("detokenize", stdin=ids), "a\ufffdb")
+
+    def test_ids_files(self):
+        out = self.folder / "ids.npy"
+        self.assertEqual(self.lily("tokenize", "-p", HELLO, "--out", out), "")
+        shape, ids = lily.read_npy(out)
+        self.assertEqual(",".join(map(str, ids)) + "\n", self.lily("tokenize", "-p", HELLO))
+        self.assertEqual(shape, (len(ids),))
+        self.assertEqual(self.lily("detokenize", "--ids-file", out), HELLO)
+        self.assertEqual(self.files(), ["ids.npy"])
+
+    def test_errors(self):
+        self.fails("detokenize", code=2, says="stdin: expected token ids like 1,2,3, found 'one'", stdin="one")
+        self.fails("detokenize", "--ids", "1,999999", code=2, says="token id 999999 at item 2")
+        self.fails("detokenize", "--ids-file", "/no/such/file.npy", code=1, says="/no/such/file.npy")
+        self.fails("tokenize", "-p", "x", "--out", "/no/such/folder/x.npy", code=1, says="/no/such/folder/x.npy")
+
+
+class Run(Folder):
+    FLAGS = ["--temperature", "0", "-n", "12"]
+
+    def test_the_ways_to_give_a_prompt_agree(self):
+        ids = self.lily("tokenize", "-p", HELLO).strip()
+        raw = self.lily("run", "-p", HELLO, "--raw", "--print-ids", *self.FLAGS)
+        self.assertEqual(self.lily("run", "--ids", ids, "--print-ids", *self.FLAGS), raw)
+        self.assertEqual(self.lily("run", "-p", "-", "--raw", "--print-ids", *self.FLAGS, stdin=HELLO), raw)
+        lily.write_npy_ids(self.folder / "ids.npy", [int(i) for i in ids.split(",")])
+        self.assertEqual(self.lily("run", "--ids-file", self.folder / "ids.npy", "--print-ids", *self.FLAGS), raw)
+
+    def test_text_and_ids_are_the_same_answer(self):
+        report = json.loads(self.lily("run", "-p", "What is 2 + 3?", "--json", *self.FLAGS))
+        self.assertEqual(report["finish_reason"], "length" if len(report["ids"]) == 12 else "stop")
+        self.assertEqual(self.lily("run", "-p", "What is 2 + 3?", *self.FLAGS), report["text"] + "\n")
+        ids = self.lily("run", "-p", "What is 2 + 3?", "--print-ids", *self.FLAGS)
+        self.assertEqual(ids, ",".join(map(str, report["ids"])) + "\n")
+
+    def test_the_chat_format_is_the_templates(self):
+        prompt = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+        for think, tail in ([], "<think>\n\n</think>\n\n"), (["--think"], "<think>\n"):
+            chat = json.loads(self.lily("run", "-p", "Hi", "--system", "Be brief.", "--json", *think, *self.FLAGS))
+            raw = json.loads(self.lily("run", "-p", prompt + tail, "--raw", "--json", *self.FLAGS))
+            self.assertEqual(chat["ids"], raw["ids"])
+            self.assertEqual(chat["prompt_tokens"], raw["prompt_tokens"])
+
+    def test_seeds(self):
+        def sample(*seed):
+            return self.lily("run", "-p", "Tell me a story.", "-n", "24", "--temperature", "1.5", "--top-k", "0",
+                             "--top-p", "1", "--print-ids", "--ignore-eos", *seed)
+
+        self.assertEqual(sample("--seed", "7"), sample("--seed", "7"))
+        self.assertGreater(len({sample("--seed", str(s)) for s in range(4)}), 1)
+
+    def test_chunks_and_threads_do_not_change_a_greedy_answer(self):
+        text = "Tell me something about lilies. " * 12
+        ids = {self.lily("run", "-p", text, "--print-ids", *self.FLAGS, "--backend", "cpu", *more)
+               for more in ([], ["--threads", "1"], ["--chunk", "64"])}
+        self.assertEqual(len(ids), 1)
+
+    def test_errors(self):
+        self.fails("run", code=2, says="expected one of -p TEXT")
+        self.fails("run", "-p", "x", "--ids", "1", code=2, says="found several")
+        self.fails("run", "--ids", "1", "--think", code=2, says="--think")
+        self.fails("run", "-p", "x", "--raw", "--system", "y", code=2, says="--raw")
+        self.fails("run", "--ids", "999999", code=2, says="token id 999999")
+        self.fails("run", "-p", "", "--raw", code=2, says="the prompt is empty")
+        self.fails("run", "-p", "word " * 300, "--max-seq", "64", code=2, says=["the prompt has", "the context holds 64"])
+
+    def test_ctrl_c_ends_it_with_130(self):
+        process = subprocess.Popen([lily.LILY, "run", "-p", "x", "--ignore-eos", "--backend", "reference"],
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.assertTrue(process.stdout.read(1))
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=60)
+        self.assertEqual((process.returncode, stderr), (130, "lily: interrupted\n"))
+
+
+class Logits(Folder):
+    def test_chunks_agree_and_the_last_row_is_what_run_samples(self):
+        ids = self.lily("tokenize", "-p", HELLO * 4).strip()
+        rows = {}
+        for chunk in ("1", "7", "64", "0"):
+            out = self.folder / f"{chunk}.npy"
+            self.lily("logits", "--ids", ids, "--out", out, "--chunk", chunk, "--backend", "reference")
+            shape, rows[chunk] = lily.read_npy(out)
+            self.assertEqual(shape, (len(ids.split(",")), 2048))
+        for chunk in ("7", "64", "0"):
+            self.assertLess(max(abs(a - b) for a, b in zip(rows["1"], rows[chunk])), 2e-3)
+        last = rows["0"][-2048:]
+        token = self.lily("run", "--ids", ids, "-n", "1", "--temperature", "0", "--print-ids", "--ignore-eos",
+                          "--backend", "reference")
+        self.assertEqual(int(token), max(range(2048), key=lambda i: last[i]))
+
+    def test_nothing_is_left_behind_by_a_failure(self):
+        out = self.folder / "x.npy"
+        self.fails("logits", "--ids", "1,999999", "--out", out, code=2, says="token id 999999 at item 2")
+        self.fails("logits", "--out", out, code=2, says="--ids")
+        self.fails("logits", "--ids", "1", code=2, says="--out")
+        self.fails("logits", "--ids", "1", "--out", self.folder, code=2, says="directory")
+        self.assertEqual(self.files(), [])
+
+    def test_a_full_disk_is_an_error(self):
+        if not os.path.exists("/dev/full"):
+            self.skipTest("SKIPPED: no /dev/full")
+        self.fails("logits", "--ids", "1,2", "--out", "/dev/full", code=1, says="/dev/full: cannot write: No space left")
+
+
+class Eval(Folder):
+    TEXT = (HELLO + "The lily is a flower. It grows in the garden near the water.\n") * 4
+
+    def evaluate(self, *flags):
+        path = self.folder / "text"
+        path.write_text(self.TEXT)
+        return json.loads(self.lily("eval", "--text", path, "--json", *flags))
+
+    def test_every_token_but_a_windows_first_is_scored(self):
+        count = json.loads(self.lily("tokenize", "-p", self.TEXT, "--json"))["count"]
+        whole = self.evaluate()
+        self.assertEqual((whole["tokens"], whole["windows"], whole["scored"]), (count, 1, count - 1))
+        cut = self.evaluate("--context", "50")
+        windows = -(-count // 50)
+        self.assertEqual((cut["windows"], cut["scored"]), (windows, count - windows))
+        self.assertGreater(cut["nll_standard_error"], 0)
+
+    def test_chunks_do_not_matter_and_a_backend_is_no_distance_from_itself(self):
+        whole = self.evaluate("--backend", "reference", "--against", "reference", "--context", "64")
+        self.assertEqual(whole["against"]["kl_max"], 0)
+        self.assertEqual(whole["against"]["top1_agreement"], 1)
+        self.assertEqual(whole["against"]["perplexity"], whole["perplexity"])
+        chunked = self.evaluate("--backend", "reference", "--chunk", "16", "--context", "64")
+        self.assertAlmostEqual(chunked["nll"], whole["nll"], delta=1e-5)
+
+    def test_exact_and_integer_activations_are_near(self):
+        report = self.evaluate("--backend", "cpu", "--against", "cpu:exact")
+        self.assertGreater(report["against"]["kl_mean"], 0)
+        self.assertLess(report["against"]["kl_mean"], 0.05)
+
+    def test_the_text_report_has_the_same_numbers(self):
+        report = self.evaluate("--backend", "reference")
+        text = self.lily("eval", "--text", self.folder / "text", "--backend", "reference")
+        self.assertIn(f"{report['perplexity']:.4f}", text)
+
+    def test_errors(self):
+        self.fails("eval", code=2, says="--text F")
+        self.fails("eval", "--text", "/no/such/text", code=1, says="/no/such/text")
+        self.fails("eval", "--text", "-", code=2, says="at least 2 tokens, found 0")
+        self.fails("eval", "--text", "-", "--against", "cpu:fast", code=2, says="cpu:fast", stdin=HELLO)
+        self.fails("eval", "--text", "-", "--against", "warp", code=2, says="warp", stdin=HELLO)
+
+
+class Bench(Folder):
+    def test_table_json_and_csv_agree(self):
+        table = self.lily("bench", "--contexts", "33,8", "--decode", "3", "--rounds", "2", "--json",
+                          self.folder / "b.json", "--csv", self.folder / "b.csv")
+        report = json.loads((self.folder / "b.json").read_text())
+        lines = (self.folder / "b.csv").read_text().splitlines()
+        self.assertEqual(len(lines), 3)
+        self.assertEqual([c["context"] for c in report["contexts"]], [33, 8])
+        for row in report["contexts"]:
+            self.assertEqual(len(row["runs"]), 2)
+            self.assertEqual(len(row["tokens"]), 4)
+            for run in row["runs"]:
+                self.assertEqual(len(run["step_seconds"]), 3)
+            self.assertIn(f"{row['decode_tokens_per_second']:.2f}", table)
+            self.assertIn(f"{row['context']},{row['prefill_tokens_per_second']}"[:10], "\n".join(lines))
+        self.assertGreater(report["bandwidth_bytes_per_second"], 0)
+
+    def test_the_tokens_are_those_of_run(self):
+        self.lily("bench", "--contexts", "16", "--decode", "4", "--rounds", "1", "--json", self.folder / "b.json")
+        row = json.loads((self.folder / "b.json").read_text())["contexts"][0]
+        prompt = ",".join(str((i * 2654435761) % 2**32 % 2048) for i in range(16))
+        ids = self.lily("run", "--ids", prompt, "-n", "5", "--temperature", "0", "--ignore-eos", "--print-ids")
+        self.assertEqual(row["tokens"], [int(i) for i in ids.split(",")])
+
+    def test_errors(self):
+        self.fails("bench", "--contexts", "0", code=2, says="--contexts")
+        self.fails("bench", "--contexts", "9999999", code=2, says="9999999")
+
+
+class Synth(Folder):
+    def test_a_synthetic_checkpoint_runs(self):
+        out = self.folder / "model"
+        self.assertIn("small", self.lily("synth", out, "--preset", "small", "--seed", "3"))
+        self.assertIn("loads", self.lily("inspect", out))
+        ids = self.lily("run", out, "--ids", "1,2,3", "-n", "4", "--temperature", "0", "--ignore-eos")
+        self.assertEqual(len(ids.split(",")), 4)
+        self.fails("run", out, "-p", "x", code=1, says="tokenizer.json")
+        self.fails("chat", out, code=1, says="tokenizer.json")
+        self.fails("synth", out, "--preset", "small", code=2, says=str(out))
+        self.assertEqual(self.files(), ["model"])
+
+    def test_errors(self):
+        self.fails("synth", code=2, says="lily synth OUT")
+        self.fails("synth", self.folder / "x", "--preset", "huge", code=2, says=["huge", "qwen3.6-35b-a3b"])
+        self.assertEqual(self.files(), [])
+
+
+class Inspect(Folder):
+    def test_text_and_json(self):
+        report = json.loads(self.lily("inspect", "--json"))
+        self.assertEqual((report["model"], report["loads"], report["problems"]), ("tiny", True, []))
+        self.assertGreater(report["token_bytes"]["total"], 0)
+        self.assertIn("loads", self.lily("inspect"))
+
+    def test_a_damaged_checkpoint_is_reported_whole(self):
+        out = self.folder / "model"
+        self.lily("synth", out, "--preset", "small")
+        shard = next(out.glob("*.safetensors"))
+        shard.write_bytes(shard.read_bytes()[:-5])
+        done = lily.run("inspect", out, "--json")
+        self.assertEqual(done.returncode, 1)
+        report = json.loads(done.stdout)
+        self.assertFalse(report["loads"])
+        self.assertIn(shard.name, " ".join(report["problems"]))
+        self.assertEqual(len(done.stderr.splitlines()), 1)
+
+
+class Devices(lily.Case):
+    def test_every_backend_is_listed_with_a_reason(self):
+        report = json.loads(self.lily("devices", "--json"))
+        states = {b["name"]: b for b in report["backends"]}
+        self.assertEqual(set(states), {"cpu", "cuda", "metal", "metal-emulated", "reference"})
+        self.assertTrue(states["reference"]["works"] and states["cpu"]["works"])
+        for state in states.values():
+            self.assertTrue(state["detail"])
+            self.assertIn(state["detail"], self.lily("devices"))
+
+
+class Serve(lily.Case):
+    def start(self, *flags):
+        process = subprocess.Popen([lily.LILY, "serve", *flags], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        return process
+
+    def test_says_where_it_listens_answers_and_leaves_on_sigterm(self):
+        process = self.start("--port", "0")
+        line = process.stdout.readline()
+        self.assertRegex(line, r"^listening on http://127\.0\.0\.1:\d+\n$")
+        url = line.split()[-1]
+        body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 3, "temperature": 0}
+        request = urllib.request.Request(url + "/v1/chat/completions", json.dumps(body).encode(),
+                                         {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as reply:
+            self.assertEqual(json.load(reply)["object"], "chat.completion")
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(timeout=60), 0)
+
+    def test_a_port_in_use_is_named(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            self.fails("serve", "--port", port, code=1, says=str(port))
+
+
+if __name__ == "__main__":
+    lily.main()
