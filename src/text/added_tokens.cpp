@@ -34,9 +34,8 @@ std::size_t trailing_space(std::string_view text) {
 }  // namespace
 
 AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
-  std::stable_sort(tokens_.begin(), tokens_.end(), [](const AddedToken& a, const AddedToken& b) {
-    return a.content.size() > b.content.size();
-  });
+  std::sort(tokens_.begin(), tokens_.end(),
+            [](const AddedToken& a, const AddedToken& b) { return a.content.size() > b.content.size(); });
   for (std::size_t i = 0; i < tokens_.size(); ++i) {
     by_first_[static_cast<unsigned char>(tokens_[i].content[0])].push_back(i);
   }

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/check.h"
@@ -37,6 +39,18 @@ void decompose(char32_t code_point, std::vector<utf8proc_int32_t>& out) {
   out.insert(out.end(), parts.begin(), parts.begin() + count);
 }
 
+// Sorts a run of marks by class, keeping the order within a class: class, place and code point in one number.
+void order_run(std::span<utf8proc_int32_t> run) {
+  std::vector<std::uint64_t> keys;
+  keys.reserve(run.size());
+  for (std::size_t i = 0; i < run.size(); ++i) {
+    keys.push_back((static_cast<std::uint64_t>(combining_class(run[i])) << 56) | (std::uint64_t{i} << 21) |
+                   static_cast<std::uint64_t>(run[i]));
+  }
+  std::ranges::sort(keys);
+  for (std::size_t i = 0; i < run.size(); ++i) run[i] = static_cast<utf8proc_int32_t>(keys[i] & 0x1FFFFFU);
+}
+
 // Puts each run of marks into canonical order. utf8proc_map() does this by neighbour exchange, which a run of
 // alternating classes makes quadratic: a prompt of 200,000 such marks would take minutes.
 void order_marks(std::vector<utf8proc_int32_t>& code_points) {
@@ -45,7 +59,7 @@ void order_marks(std::vector<utf8proc_int32_t>& code_points) {
   while (run != code_points.end()) {
     run = std::find_if_not(run, code_points.end(), is_starter);
     const auto end = std::find_if(run, code_points.end(), is_starter);
-    std::stable_sort(run, end, [](auto a, auto b) { return combining_class(a) < combining_class(b); });
+    if (end - run > 1) order_run({run, end});
     run = end;
   }
 }

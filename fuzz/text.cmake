@@ -1,0 +1,7 @@
+lily_fuzz(fuzz_tokenizer_file SOURCES fuzz_tokenizer_file.cpp DEPENDS lily_text)
+lily_fuzz(fuzz_tokenizer_text SOURCES fuzz_tokenizer_text.cpp DEPENDS lily_text)
+lily_fuzz(fuzz_chat_template SOURCES fuzz_chat_template.cpp DEPENDS lily_text nlohmann_json::nlohmann_json)
+lily_fuzz(fuzz_output_parser SOURCES fuzz_output_parser.cpp DEPENDS lily_text)
+foreach(target fuzz_tokenizer_text fuzz_output_parser)
+  target_compile_definitions(${target} PRIVATE LILY_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+endforeach()
