@@ -34,10 +34,6 @@ Result<std::shared_ptr<ModelFiles>> ModelFiles::open(const std::string& model) {
   auto files = std::make_shared<ModelFiles>(Private{});
   files->label_ = model;
   if (model == kEmbeddedName) {
-    if (embedded_model().empty()) {
-      return fail(ErrorCode::kUnsupported,
-                  "{}: this build has no embedded model, expected a checkpoint directory", model);
-    }
     files->name_ = model;
     return files;
   }

@@ -172,12 +172,11 @@ Result<void> write_chunks(std::span<const Chunk> chunks, std::int64_t total, int
   return status.take();
 }
 
-// MLX lays data out in the order of a hash map: any order but the names'.
+// MLX lays data out in the order of a hash map: any order but the names'. Here, that of the names read
+// backwards.
 void scatter(ShardPlan& shard) {
   std::ranges::sort(shard, {}, [](const TensorPlan& tensor) {
-    std::uint64_t h = 0xcbf29ce484222325U;
-    for (const char c : tensor.name) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
-    return std::pair{h, tensor.name};
+    return std::string(tensor.name.rbegin(), tensor.name.rend());
   });
 }
 

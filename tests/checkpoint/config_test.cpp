@@ -167,7 +167,7 @@ constexpr auto kUnsupported = ErrorCode::kUnsupported;
 
 INSTANTIATE_TEST_SUITE_P(
     Architecture, BadConfigFile,
-    ::testing::Values(
+    ::testing::ValuesIn(std::vector<BadConfig>{
         BadConfig{"dense", R"({"model_type":"qwen3_5"})", kUnsupported, "not supported yet"},
         BadConfig{"dense_text", R"({"text_config":{"model_type":"qwen3_5_text"}})", kUnsupported,
                   "not supported yet"},
@@ -202,12 +202,12 @@ INSTANTIATE_TEST_SUITE_P(
         BadConfig{"no_theta", R"({"text_config":{"rope_parameters":{"rope_theta":null}}})", kCorrupt,
                   "rope_theta: missing"},
         BadConfig{"theta_zero", R"({"text_config":{"rope_parameters":{"rope_theta":0}}})", kCorrupt,
-                  "rope_theta"}),
+                  "rope_theta"}}),
     name_of);
 
 INSTANTIATE_TEST_SUITE_P(
     Sizes, BadConfigFile,
-    ::testing::Values(
+    ::testing::ValuesIn(std::vector<BadConfig>{
         BadConfig{"missing", R"({"text_config":{"hidden_size":null}})", kCorrupt,
                   "text_config.hidden_size: missing"},
         BadConfig{"zero", R"({"text_config":{"num_experts":0}})", kCorrupt, "num_experts"},
@@ -241,12 +241,12 @@ INSTANTIATE_TEST_SUITE_P(
         BadConfig{"tied_text", R"({"text_config":{"tie_word_embeddings":"no"}})", kCorrupt,
                   "tie_word_embeddings"},
         BadConfig{"eos_negative", R"({"eos_token_id":[1,-1]})", kCorrupt, "eos_token_id"},
-        BadConfig{"eos_text", R"({"eos_token_id":"<|im_end|>"})", kCorrupt, "eos_token_id"}),
+        BadConfig{"eos_text", R"({"eos_token_id":"<|im_end|>"})", kCorrupt, "eos_token_id"}}),
     name_of);
 
 INSTANTIATE_TEST_SUITE_P(
     Quantization, BadConfigFile,
-    ::testing::Values(
+    ::testing::ValuesIn(std::vector<BadConfig>{
         BadConfig{"five_bits", R"({"quantization":{"bits":5}})", kUnsupported,
                   "quantization.bits: expected 4 or 8, found 5"},
         BadConfig{"group_32", R"({"quantization":{"group_size":32}})", kUnsupported,
@@ -262,7 +262,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadConfig{"unquantized_module", R"({"quantization":{"x.y":false}})", kUnsupported,
                   "quantization.x.y"},
         BadConfig{"gptq", R"({"quantization":null,"quantization_config":{"quant_method":"gptq"}})",
-                  kUnsupported, "quantization_config.quant_method"}),
+                  kUnsupported, "quantization_config.quant_method"}}),
     name_of);
 
 TEST(Config, TextThatIsNoConfig) {

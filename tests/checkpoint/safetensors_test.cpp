@@ -104,20 +104,20 @@ std::string name_of(const ::testing::TestParamInfo<Lie>& info) {
 // B130: the length prefix
 INSTANTIATE_TEST_SUITE_P(
     Length, LyingFile,
-    ::testing::Values(
+    ::testing::ValuesIn(std::vector<Lie>{
         Lie{"zero", with_length(0, "{}"), "expected a JSON object"},
         Lie{"one", with_length(1, "{}"), "not valid JSON"},
         Lie{"file_size", with_length(10, "{}"), "header length 10, but only 2 bytes follow"},
         Lie{"two_to_63", with_length(std::uint64_t{1} << 63U, "{}"), "header length 9223372036854775808"},
         Lie{"all_ones", with_length(~std::uint64_t{0}, "{}"), "header length 18446744073709551615"},
         Lie{"minus_eight", with_length(~std::uint64_t{0} - 7, "{}"), "header length"},
-        Lie{"too_long", with_length(std::uint64_t{101} << 20U, "{}"), "expected at most 100000000"}),
+        Lie{"too_long", with_length(std::uint64_t{101} << 20U, "{}"), "expected at most 100000000"}}),
     name_of);
 
 // B130: the header's text
 INSTANTIATE_TEST_SUITE_P(
     Text, LyingFile,
-    ::testing::Values(
+    ::testing::ValuesIn(std::vector<Lie>{
         Lie{"array", safetensors_bytes("[]", ""), "expected a JSON object"},
         Lie{"leading_space", safetensors_bytes(" {}", ""), "expected a JSON object"},
         Lie{"not_json", safetensors_bytes("{x}", ""), "not valid JSON at byte 2"},
@@ -132,13 +132,13 @@ INSTANTIATE_TEST_SUITE_P(
         Lie{"deep", safetensors_bytes(std::string(100000, '[').insert(0, "{\"a\":"), ""), "nested deeper"},
         Lie{"deep_shape", one(R"({"dtype":"U8","shape":[[8]],"data_offsets":[0,8]})"), "nested deeper"},
         Lie{"metadata_number", safetensors_bytes(R"({"__metadata__":{"a":1}})", ""), "__metadata__"},
-        Lie{"metadata_list", safetensors_bytes(R"({"__metadata__":["a"]})", ""), "__metadata__"}),
+        Lie{"metadata_list", safetensors_bytes(R"({"__metadata__":["a"]})", ""), "__metadata__"}}),
     name_of);
 
 // B130: an entry
 INSTANTIATE_TEST_SUITE_P(
     Entry, LyingFile,
-    ::testing::Values(
+    ::testing::ValuesIn(std::vector<Lie>{
         Lie{"string", one("\"x\""), "t: expected an object"},
         Lie{"null", one("null"), "t: expected an object"},
         Lie{"no_dtype", one(R"({"shape":[8],"data_offsets":[0,8]})"), "t: dtype"},
@@ -164,13 +164,13 @@ INSTANTIATE_TEST_SUITE_P(
             "more than 2^64 bytes"},
         Lie{"size_overflows_to_0",
             one(R"({"dtype":"F64","shape":[2305843009213693952],"data_offsets":[0,0]})"),
-            "more than 2^64 bytes"}),
+            "more than 2^64 bytes"}}),
     name_of);
 
 // B130: offsets
 INSTANTIATE_TEST_SUITE_P(
     Offsets, LyingFile,
-    ::testing::Values(
+    ::testing::ValuesIn(std::vector<Lie>{
         Lie{"one_number", one(R"({"dtype":"U8","shape":[8],"data_offsets":[0]})"), "expected two"},
         Lie{"three_numbers", one(R"({"dtype":"U8","shape":[8],"data_offsets":[0,8,8]})"), "expected two"},
         Lie{"backwards", one(R"({"dtype":"U8","shape":[8],"data_offsets":[8,0]})"), "begin 8 is after end 0"},
@@ -201,7 +201,7 @@ INSTANTIATE_TEST_SUITE_P(
             safetensors_bytes(R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]},)"
                               R"("b":{"dtype":"U8","shape":[0],"data_offsets":[4,4]}})",
                               "abcdefgh"),
-            "overlaps"}),
+            "overlaps"}}),
     name_of);
 
 // B134
