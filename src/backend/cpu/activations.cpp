@@ -7,34 +7,34 @@ namespace lily::cpu {
 Activations::Activations(const Kernels& kernels, std::int64_t max_rows, std::int64_t max_width, bool exact)
     : kernels_(kernels), exact_(exact), values_(max_rows * max_width) {
   if (exact) return;
-  for (const Route route : kRoutes) {
-    Codes& codes = codes_[route];
+  for (const Phase phase : kPhases) {
+    Codes& codes = codes_[phase];
     codes.split = Buffer<std::int8_t>(max_rows * max_width);
     codes.natural = Buffer<std::int8_t>(max_rows * max_width);
     codes.scales = Buffer<float>(max_rows * max_width / kGroup);
     codes.sums = Buffer<float>(max_rows * max_width / kGroup);
-    quantized_[route] = {codes.split.data(), codes.natural.data(), codes.scales.data(), codes.sums.data(), 0};
+    quantized_[phase] = {codes.split.data(), codes.natural.data(), codes.scales.data(), codes.sums.data(), 0};
   }
 }
 
-void Activations::shape(std::int64_t width, PerRoute<std::int64_t> rows) {
+void Activations::shape(std::int64_t width, PerPhase<std::int64_t> rows) {
   LILY_CHECK((rows.prefill + rows.decode) * width <= values_.size(), "{} + {} rows of {} in room for {}",
              rows.prefill, rows.decode, width, values_.size());
   width_ = width;
   rows_ = rows;
-  for (const Route route : kRoutes) quantized_[route].capacity = rows[route];
+  for (const Phase phase : kPhases) quantized_[phase].capacity = rows[phase];
 }
 
-void Activations::quantize(Route route, std::int64_t row, std::int64_t column, std::int64_t count,
+void Activations::quantize(Phase phase, std::int64_t row, std::int64_t column, std::int64_t count,
                            const float* x) {
   if (exact_) return;
   kernels_.quantize({.values = x,
-                     .out = quantized_[route],
+                     .out = quantized_[phase],
                      .token = row,
                      .first_group = column / kGroup,
                      .groups = count / kGroup,
                      .row_groups = width_ / kGroup,
-                     .by_group = route == Route::kPrefill});
+                     .by_group = phase == Phase::kPrefill});
 }
 
 }  // namespace lily::cpu

@@ -96,12 +96,12 @@ void CpuBackend::gather_queries(std::int64_t row, std::int64_t kv_head, float* o
 
 /// sums / total through the output gate, into the block's output.
 void CpuBackend::finish_query(std::int64_t row, std::int64_t head, const float* sums, float total) {
-  const Route route = step_.route(row);
-  const std::int64_t index = row - step_.first(route);
+  const Phase phase = step_.phase(row);
+  const std::int64_t index = row - step_.first(phase);
   const float* gate = projected_.data() + row * Columns(s_).width + (2 * head + 1) * kHeadDim;
-  float* out = mixed_.values(route, index) + head * kHeadDim;
+  float* out = mixed_.values(phase, index) + head * kHeadDim;
   kernels_.gate_output(sums, 1.0F / total, gate, kHeadDim, out);
-  mixed_.quantize(route, index, head * kHeadDim, kHeadDim, out);
+  mixed_.quantize(phase, index, head * kHeadDim, kHeadDim, out);
 }
 
 // Tasks are blocks of rows of one segment and one KV head; the longest (last rows) first.
@@ -109,7 +109,7 @@ void CpuBackend::attend_prefill(const AttentionBlock& block) {
   const std::int64_t rows_per_task = kAttentionQueries / group_size();
   attention_tasks_.clear();
   for (const StepSegment& placed : step_.segments()) {
-    if (placed.route != Route::kPrefill) continue;
+    if (placed.segment.phase != Phase::kPrefill) continue;
     for (std::int64_t begin = 0; begin < placed.segment.rows(); begin += rows_per_task) {
       const std::int64_t end = std::min(begin + rows_per_task, placed.segment.rows());
       attention_tasks_.push_back({.placed = &placed, .begin = begin, .end = end, .slot = 0});
@@ -166,7 +166,7 @@ void CpuBackend::attend_decode(const AttentionBlock& block) {
   attention_tasks_.clear();
   std::int64_t slots = 0;
   for (const StepSegment& placed : step_.segments()) {
-    if (placed.route != Route::kDecode) continue;
+    if (placed.segment.phase != Phase::kDecode) continue;
     const std::int64_t rows = placed.segment.position + 1;
     for (std::int64_t begin = 0; begin < rows; begin += kKvPageTokens) {
       const std::int64_t end = std::min(begin + kKvPageTokens, rows);
@@ -181,7 +181,7 @@ void CpuBackend::attend_decode(const AttentionBlock& block) {
   });
   std::int64_t first = 0;
   for (const StepSegment& placed : step_.segments()) {
-    if (placed.route != Route::kDecode) continue;
+    if (placed.segment.phase != Phase::kDecode) continue;
     const std::int64_t pages = placed.segment.position / kKvPageTokens + 1;
     pool_.parallel_for(s_.kv_heads, 1, [&](std::int64_t begin, std::int64_t end, int) {
       for (std::int64_t h = begin; h < end; ++h) join_ranges(placed.first_row, first, pages, h);

@@ -99,19 +99,19 @@ void CpuBackend::begin(const Batch& batch) {
   step_.begin(batch);
 }
 
-PerRoute<std::int64_t> CpuBackend::counts(std::int64_t per_row) const {
-  return {.prefill = step_.count(Route::kPrefill) * per_row, .decode = step_.count(Route::kDecode) * per_row};
+PerPhase<std::int64_t> CpuBackend::counts(std::int64_t per_row) const {
+  return {.prefill = step_.count(Phase::kPrefill) * per_row, .decode = step_.count(Phase::kDecode) * per_row};
 }
 
 void CpuBackend::norm_rows(const Vector& gain) {
   input_.shape(s_.hidden, counts());
   pool_.parallel_for(step_.rows(), 1, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t row = begin; row < end; ++row) {
-      const Route route = step_.route(row);
-      const std::int64_t index = row - step_.first(route);
-      float* out = input_.values(route, index);
+      const Phase phase = step_.phase(row);
+      const std::int64_t index = row - step_.first(phase);
+      float* out = input_.values(phase, index);
       kernels_.rms_norm(residual(row), gain.data(), s_.rms_norm_eps, s_.hidden, out);
-      input_.quantize(route, index, 0, s_.hidden, out);
+      input_.quantize(phase, index, 0, s_.hidden, out);
     }
   });
 }
@@ -127,20 +127,20 @@ void CpuBackend::embed(const EmbedBlock& block) {
   });
 }
 
-// Only the wanted rows are normed and multiplied, each by the route of its segment.
+// Only the wanted rows are normed and multiplied, each by the phase of its segment.
 void CpuBackend::head(const HeadBlock& block) {
-  PerRoute<std::vector<std::int32_t>> wanted;   // rows, within the route
-  PerRoute<std::vector<std::int32_t>> outputs;  // rows of the logits
+  PerPhase<std::vector<std::int32_t>> wanted;   // rows, within the phase
+  PerPhase<std::vector<std::int32_t>> outputs;  // rows of the logits
   std::int32_t next = 0;
   for (const StepSegment& placed : step_.segments()) {
-    const auto first = static_cast<std::int32_t>(placed.first_row - step_.first(placed.route));
+    const auto first = static_cast<std::int32_t>(placed.first_row - step_.first(placed.segment.phase));
     const auto rows = static_cast<std::int32_t>(placed.segment.rows());
     const std::int32_t skipped = placed.segment.logits == Logits::kAll    ? 0
                                  : placed.segment.logits == Logits::kLast ? std::max(rows - 1, 0)
                                                                           : rows;
     for (std::int32_t i = skipped; i < rows; ++i) {
-      wanted[placed.route].push_back(first + i);
-      outputs[placed.route].push_back(next++);
+      wanted[placed.segment.phase].push_back(first + i);
+      outputs[placed.segment.phase].push_back(next++);
     }
   }
   if (next == 0) return;
@@ -149,27 +149,27 @@ void CpuBackend::head(const HeadBlock& block) {
 
   input_.shape(s_.hidden, {.prefill = static_cast<std::int64_t>(wanted.prefill.size()),
                            .decode = static_cast<std::int64_t>(wanted.decode.size())});
-  for (const Route route : kRoutes) {
-    pool_.parallel_for(input_.rows(route), 1, [&](std::int64_t begin, std::int64_t end, int) {
+  for (const Phase phase : kPhases) {
+    pool_.parallel_for(input_.rows(phase), 1, [&](std::int64_t begin, std::int64_t end, int) {
       for (std::int64_t i = begin; i < end; ++i) {
-        const std::int64_t row = step_.first(route) + wanted[route][static_cast<std::size_t>(i)];
-        float* out = input_.values(route, i);
+        const std::int64_t row = step_.first(phase) + wanted[phase][static_cast<std::size_t>(i)];
+        float* out = input_.values(phase, i);
         kernels_.rms_norm(residual(row), block.norm.data(), s_.rms_norm_eps, s_.hidden, out);
-        input_.quantize(route, i, 0, s_.hidden, out);
+        input_.quantize(phase, i, 0, s_.hidden, out);
       }
     });
   }
   pool_.parallel_for(s_.vocab, kRowBlock, [&](std::int64_t begin, std::int64_t end, int thread) {
     for (std::int64_t row = begin; row < end; row += kRowBlock) {
-      for (const Route route : kRoutes) {
-        products_.compute(input_, route,
+      for (const Phase phase : kPhases) {
+        products_.compute(input_, phase,
                           {.matrix = block.lm_head,
                            .row_begin = row,
                            .row_end = std::min(row + kRowBlock, end),
-                           .count = input_.rows(route),
+                           .count = input_.rows(phase),
                            .out = block.logits.data(),
                            .out_stride = s_.vocab,
-                           .out_rows = outputs[route].data()},
+                           .out_rows = outputs[phase].data()},
                           thread);
       }
     }

@@ -78,7 +78,7 @@ class CpuBackend final : public Backend {
 
   [[nodiscard]] float* residual(std::int64_t row) { return residual_.data() + row * s_.hidden; }
   [[nodiscard]] std::int64_t group_size() const { return s_.query_heads / s_.kv_heads; }
-  [[nodiscard]] PerRoute<std::int64_t> counts(std::int64_t per_row = 1) const;
+  [[nodiscard]] PerPhase<std::int64_t> counts(std::int64_t per_row = 1) const;
   /// norm(residual) of every row into input_, quantised.
   void norm_rows(const Vector& gain);
 
@@ -103,7 +103,7 @@ class CpuBackend final : public Backend {
   void contract_columns(const MoeWeights& weights, std::int64_t begin, std::int64_t end, int thread);
   /// SiLU(gate x) * (up x) for one block of inner columns, of all tokens sent to `expert` (number E: the
   /// shared one).
-  void expand(const MoeWeights& weights, std::int64_t expert, Route route, std::int64_t column, int thread);
+  void expand(const MoeWeights& weights, std::int64_t expert, Phase phase, std::int64_t column, int thread);
 
   const Kernels& kernels_;
   const bool exact_;
@@ -128,7 +128,7 @@ class CpuBackend final : public Backend {
   Buffer<std::int32_t> all_rows_;  ///< 0, 1, 2, ... as a list of entries
   Buffer<std::int32_t> chosen_;    ///< [rows, K]
   Buffer<float> chosen_weights_;   ///< [rows, K]
-  PerRoute<ExpertLists> lists_;
+  PerPhase<ExpertLists> lists_;
   std::vector<std::int64_t> active_experts_;
   Activations expanded_;         ///< [entries, I]: inner rows of the routed experts
   Activations shared_expanded_;  ///< [rows, S]

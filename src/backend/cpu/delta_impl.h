@@ -3,8 +3,10 @@
 //
 // The recurrence of a head is, per token, with S [128, 128] indexed [key][value]:
 //   S <- g S;  m = S^T k;  d = beta (v - m);  S <- S + k d^T;  o = S^T q
-// Value columns do not mix, so it runs over blocks of columns small enough for the first-level cache: one
-// pass reads a block for m, the second updates it and sums o. The decay is folded into both (m = g (S^T k)).
+// Value columns do not mix, so it runs over blocks of columns: one pass reads a block for m, the second
+// updates it and sums o. The state is kept block by block, so that a block is 16 KiB in a row and the second
+// pass finds it in the first-level cache (columns cut out of whole rows would share few of its sets). The
+// decay is folded into both (m = g (S^T k)).
 #pragma once
 
 #include "backend/cpu/kernels.h"
@@ -23,33 +25,41 @@ struct HeadStep {
   float beta;
 };
 
-/// Columns [column, column + 2 kLanes) of one head. Four partial sums each, for the rows mod 4.
-LILY_INLINE void delta_columns(const HeadStep& x, float* state, int column, float* out) {
-  constexpr int kWide = 2;
-  float* s = state + column;
-  F32 m[4][kWide] = {};
-  for (int i = 0; i < kDim; i += 4) {
-    for (int u = 0; u < 4; ++u) {
-      for (int w = 0; w < kWide; ++w) m[u][w] += load_f32(s + (i + u) * kDim + w * kLanes) * x.k[i + u];
+constexpr int kColumns = static_cast<int>(kStateColumns);
+constexpr int kWide = kColumns / kLanes;             // vectors a row of a block
+constexpr int kUnroll = kWide >= 8 ? 1 : 8 / kWide;  // rows at once: eight chains of sums
+
+LILY_INLINE F32 sum_rows(const F32 (&parts)[kUnroll][kWide], int w) {
+  F32 sum = parts[0][w];
+  for (int u = 1; u < kUnroll; ++u) sum += parts[u][w];
+  return sum;
+}
+
+/// One block of columns, [128, kColumns], of one head; `column` is its first.
+LILY_INLINE void delta_columns(const HeadStep& x, float* block, int column, float* out) {
+  F32 m[kUnroll][kWide] = {};
+  for (int i = 0; i < kDim; i += kUnroll) {
+    for (int u = 0; u < kUnroll; ++u) {
+      for (int w = 0; w < kWide; ++w)
+        m[u][w] += load_f32(block + (i + u) * kColumns + w * kLanes) * x.k[i + u];
     }
   }
   F32 d[kWide];
   for (int w = 0; w < kWide; ++w) {
-    const F32 sum = (m[0][w] + m[1][w]) + (m[2][w] + m[3][w]);
-    d[w] = (load_f32(x.v + column + w * kLanes) - sum * x.decay) * x.beta;
+    d[w] = (load_f32(x.v + column + w * kLanes) - sum_rows(m, w) * x.decay) * x.beta;
   }
-  F32 o[4][kWide] = {};
-  for (int i = 0; i < kDim; i += 4) {
-    for (int u = 0; u < 4; ++u) {
+  F32 o[kUnroll][kWide] = {};
+  for (int i = 0; i < kDim; i += kUnroll) {
+    for (int u = 0; u < kUnroll; ++u) {
       for (int w = 0; w < kWide; ++w) {
-        float* p = s + (i + u) * kDim + w * kLanes;
+        float* p = block + (i + u) * kColumns + w * kLanes;
         const F32 updated = load_f32(p) * x.decay + d[w] * x.k[i + u];
         store(p, updated);
         o[u][w] += updated * x.q[i + u];
       }
     }
   }
-  for (int w = 0; w < kWide; ++w) store(out + column + w * kLanes, (o[0][w] + o[1][w]) + (o[2][w] + o[3][w]));
+  for (int w = 0; w < kWide; ++w) store(out + column + w * kLanes, sum_rows(o, w));
 }
 
 /// SiLU(sum_j taps[j][c] * row[t - 3 + j][c]); rows before the first are the history.
@@ -110,8 +120,8 @@ void delta_rule(const DeltaArgs& a) {
       const float step = __builtin_expf(a.a_log[h]) * softplus(a.a[t * a.stride + h] + a.dt_bias[h]);
       const float beta = 1.0F / (1.0F + __builtin_expf(-a.b[t * a.stride + h]));
       const HeadStep x = {q, k, v + h * kDim, __builtin_expf(-step), beta};
-      for (int column = 0; column < kDim; column += 2 * kLanes) {
-        delta_columns(x, a.state + h * kDim * kDim, column, o);
+      for (int column = 0; column < kDim; column += kColumns) {
+        delta_columns(x, a.state + (h * kDim + column) * kDim, column, o);
       }
       gated_norm(o, a.norm, a.eps, a.z + t * a.stride + h * kDim, a.out + t * a.out_stride + h * kDim);
     }

@@ -1,4 +1,4 @@
-// Which tokens go to which expert, for the rows of one route.
+// Which tokens go to which expert, for the rows of one phase.
 #pragma once
 
 #include <cstdint>

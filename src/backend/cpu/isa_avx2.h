@@ -8,6 +8,9 @@
 namespace lily::cpu {
 namespace {
 
+LILY_INLINE U32 widen_bytes(const std::byte* p) {
+  return reinterpret_cast<U32>(_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+}
 LILY_INLINE __m256i load_256(const void* p) {
   return _mm256_loadu_si256(static_cast<const __m256i*>(p));
 }
@@ -89,9 +92,11 @@ template <int kBits, int kRows>
 LILY_INLINE void decode_rows(const WeightRows& w, const DecodeInput& x, float (&y)[kRows]) {
   F32 acc[kRows] = {};
   float bias[kRows] = {};
+  for (int r = 0; r < kRows; ++r) prefetch_scales(w, r, 0);
   for (std::int64_t g = 0; g < w.groups; ++g) {
     for (int r = 0; r < kRows; ++r) {
       const float scale = bf16_at(w.scales + r * w.scale_stride + g * 2) * x.scales[g];
+      if (kBits == 8 || g % 2 == 0) prefetch(w, g * kBits / 8 * kRows + r);
       const __m256i sum = dot_group<kBits>(w.codes + r * w.code_stride, x, g);
       acc[r] += reinterpret_cast<F32>(_mm256_cvtepi32_ps(sum)) * scale;
       bias[r] += bf16_at(w.biases + r * w.scale_stride + g * 2) * x.sums[g];

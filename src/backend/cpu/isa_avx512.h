@@ -8,6 +8,10 @@
 namespace lily::cpu {
 namespace {
 
+LILY_INLINE U32 widen_bytes(const std::byte* p) {
+  return reinterpret_cast<U32>(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+}
+
 LILY_INLINE __mmask16 first_lanes(std::int64_t n) {
   return static_cast<__mmask16>((1U << n) - 1U);
 }
@@ -60,6 +64,15 @@ constexpr PairIndex make_pair_index() {
 }
 constexpr PairIndex kPairIndex = make_pair_index();
 
+/// 64 bytes into a register, in program order: left to itself the compiler reads unaligned codes twice, as
+/// operands of two instructions, and gathers the prefetches of an unrolled loop into a burst that blocks the
+/// loads behind it.
+LILY_INLINE __m512i load_once(const void* p) {
+  __m512i v = _mm512_loadu_si512(p);
+  asm volatile("" : "+v"(v) : : "memory");
+  return v;
+}
+
 // 64 bytes of 4-bit codes are two groups: lanes 0..7 sum group 2 p, lanes 8..15 group 2 p + 1.
 LILY_INLINE F32 dot_pair(__m512i codes, __m512i even, __m512i odd) {
   const __m512i nibble = _mm512_set1_epi8(0x0f);
@@ -73,64 +86,91 @@ LILY_INLINE F32 spread(F32 factors, const std::int32_t* index) {
       _mm512_permutexvar_ps(_mm512_load_si512(index), reinterpret_cast<__m512>(factors)));
 }
 
+/// What a few rows and one token have in common over groups [group, group + n), n <= 16: a lane a group.
 template <int kRows>
-LILY_INLINE void accumulate_4bit(const WeightRows& w, const DecodeInput& x, std::int64_t g0, std::int64_t n,
-                                 const F32 (&factors)[kRows], F32 (&acc)[kRows]) {
-  std::int64_t g = 0;
-  for (; g + 2 <= n; g += 2) {
-    const __m512i even = _mm512_loadu_si512(x.even + (g0 + g) * 32);
-    const __m512i odd = _mm512_loadu_si512(x.odd + (g0 + g) * 32);
+struct Factors {
+  LILY_INLINE Factors(const WeightRows& w, const DecodeInput& x, std::int64_t group, __mmask16 mask,
+                      F32 (&acc)[kRows]) {
+    const auto x_scales = reinterpret_cast<F32>(_mm512_maskz_loadu_ps(mask, x.scales + group));
+    const auto x_sums = reinterpret_cast<F32>(_mm512_maskz_loadu_ps(mask, x.sums + group));
     for (int r = 0; r < kRows; ++r) {
-      const __m512i codes = _mm512_loadu_si512(w.codes + r * w.code_stride + (g0 + g) * 32);
-      acc[r] += dot_pair(codes, even, odd) * spread(factors[r], kPairIndex.lanes[g / 2]);
+      prefetch_scales(w, r, group);
+      of_row[r] = load_bf16_masked(mask, w.scales + r * w.scale_stride + group * 2) * x_scales;
+      // Lanes are only summed at the end, so the bias terms go into the same accumulator.
+      acc[r] += load_bf16_masked(mask, w.biases + r * w.scale_stride + group * 2) * x_sums;
     }
   }
-  if (g == n) return;
-  const __mmask16 half = 0x00ff;  // the last group of an odd number
-  const __m512i even = _mm512_maskz_loadu_epi32(half, x.even + (g0 + g) * 32);
-  const __m512i odd = _mm512_maskz_loadu_epi32(half, x.odd + (g0 + g) * 32);
+  F32 of_row[kRows];
+};
+
+// Groups [group, group + 2 kPairs), unrolled: with counters and addresses computed in the loop the compiler
+// ran out of registers, and the loop took three times as long.
+template <int kPairs, int kRows>
+LILY_INLINE void accumulate_pairs(const WeightRows& w, const DecodeInput& x, std::int64_t group,
+                                  F32 (&acc)[kRows]) {
+  const Factors<kRows> factors(w, x, group, first_lanes(2 * kPairs), acc);
+  const std::byte* codes = w.codes + group * 32;
+  const std::byte* ahead = w.codes + kPrefetchBytes + group / 2 * kRows * 64;
+#pragma GCC unroll 8
+  for (int p = 0; p < kPairs; ++p) {
+    const __m512i even = load_once(x.even + group * 32 + p * 64);
+    const __m512i odd = load_once(x.odd + group * 32 + p * 64);
+    for (int r = 0; r < kRows; ++r) {
+      __builtin_prefetch(ahead + (p * kRows + r) * 64);
+      const __m512i row = load_once(codes + r * w.code_stride + p * 64);
+      acc[r] += dot_pair(row, even, odd) * spread(factors.of_row[r], kPairIndex.lanes[p]);
+    }
+  }
+}
+
+/// One group: half a register.
+template <int kRows>
+LILY_INLINE void accumulate_group(const WeightRows& w, const DecodeInput& x, std::int64_t group,
+                                  F32 (&acc)[kRows]) {
+  const Factors<kRows> factors(w, x, group, first_lanes(1), acc);
+  const __mmask16 half = 0x00ff;
+  const __m512i even = _mm512_maskz_loadu_epi32(half, x.even + group * 32);
+  const __m512i odd = _mm512_maskz_loadu_epi32(half, x.odd + group * 32);
   for (int r = 0; r < kRows; ++r) {
-    const __m512i codes = _mm512_maskz_loadu_epi32(half, w.codes + r * w.code_stride + (g0 + g) * 32);
-    acc[r] += dot_pair(codes, even, odd) * spread(factors[r], kPairIndex.lanes[g / 2]);
+    const __m512i row = _mm512_maskz_loadu_epi32(half, w.codes + r * w.code_stride + group * 32);
+    acc[r] += dot_pair(row, even, odd) * spread(factors.of_row[r], kPairIndex.lanes[0]);
   }
 }
 
 template <int kRows>
-LILY_INLINE void accumulate_8bit(const WeightRows& w, const DecodeInput& x, std::int64_t g0, std::int64_t n,
-                                 const F32 (&factors)[kRows], F32 (&acc)[kRows]) {
+LILY_INLINE void accumulate_8bit(const WeightRows& w, const DecodeInput& x, std::int64_t group,
+                                 std::int64_t n, F32 (&acc)[kRows]) {
+  const Factors<kRows> factors(w, x, group, first_lanes(n), acc);
   for (std::int64_t g = 0; g < n; ++g) {
-    const __m512i codes_x = _mm512_loadu_si512(x.natural + (g0 + g) * 64);
+    const __m512i codes_x = load_once(x.natural + (group + g) * 64);
     const __m512i lane = _mm512_set1_epi32(static_cast<int>(g));
     for (int r = 0; r < kRows; ++r) {
-      const __m512i codes = _mm512_loadu_si512(w.codes + r * w.code_stride + (g0 + g) * 64);
+      prefetch(w, (group + g) * kRows + r);
+      const __m512i codes = load_once(w.codes + r * w.code_stride + (group + g) * 64);
       const __m512i sum = _mm512_dpbusd_epi32(_mm512_setzero_si512(), codes, codes_x);
-      const auto factor =
-          reinterpret_cast<F32>(_mm512_permutexvar_ps(lane, reinterpret_cast<__m512>(factors[r])));
-      acc[r] += reinterpret_cast<F32>(_mm512_cvtepi32_ps(sum)) * factor;
+      const __m512 factor = _mm512_permutexvar_ps(lane, reinterpret_cast<__m512>(factors.of_row[r]));
+      acc[r] += reinterpret_cast<F32>(_mm512_cvtepi32_ps(sum)) * reinterpret_cast<F32>(factor);
     }
   }
 }
 
-// Sixteen groups at a time: their scales fill one register. Lanes are only summed at the end, so the bias
-// terms, one lane a group, go into the same accumulator.
 template <int kBits, int kRows>
-LILY_INLINE void decode_rows(const WeightRows& w, const DecodeInput& x, float (&y)[kRows]) {
+__attribute__((noinline)) void decode_rows(const WeightRows& rows, const DecodeInput& input,
+                                           float (&y)[kRows]) {
+  const WeightRows w = rows;
+  const DecodeInput x = input;
   F32 acc[kRows] = {};
-  for (std::int64_t g0 = 0; g0 < w.groups; g0 += 16) {
-    const std::int64_t n = w.groups - g0 < 16 ? w.groups - g0 : 16;
-    const __mmask16 mask = first_lanes(n);
-    const auto scales = reinterpret_cast<F32>(_mm512_maskz_loadu_ps(mask, x.scales + g0));
-    const auto sums = reinterpret_cast<F32>(_mm512_maskz_loadu_ps(mask, x.sums + g0));
-    F32 factors[kRows];
-    for (int r = 0; r < kRows; ++r) {
-      factors[r] = load_bf16_masked(mask, w.scales + r * w.scale_stride + g0 * 2) * scales;
-      acc[r] += load_bf16_masked(mask, w.biases + r * w.scale_stride + g0 * 2) * sums;
+  std::int64_t g = 0;
+  if constexpr (kBits == 4) {
+    for (; g + 16 <= w.groups; g += 16) accumulate_pairs<8>(w, x, g, acc);
+    if (g + 8 <= w.groups) {
+      accumulate_pairs<4>(w, x, g, acc);
+      g += 8;
     }
-    if constexpr (kBits == 4) {
-      accumulate_4bit(w, x, g0, n, factors, acc);
-    } else {
-      accumulate_8bit(w, x, g0, n, factors, acc);
-    }
+    for (; g + 2 <= w.groups; g += 2) accumulate_pairs<1>(w, x, g, acc);
+    if (g < w.groups) accumulate_group(w, x, g, acc);
+  } else {
+    for (; g < w.groups; g += 16) accumulate_8bit(w, x, g, w.groups - g < 16 ? w.groups - g : 16, acc);
   }
   for (int r = 0; r < kRows; ++r) y[r] = reduce_add(acc[r]);
 }

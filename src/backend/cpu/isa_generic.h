@@ -9,6 +9,10 @@ namespace {
 
 typedef std::int16_t I16 __attribute__((vector_size(4 * kLanes)));
 
+LILY_INLINE U32 widen_bytes(const std::byte* p) {
+  return __builtin_convertvector(load<U8>(p), U32);
+}
+
 LILY_INLINE void transpose_rows(const std::byte* first, std::int64_t stride, int rows, int bytes,
                                 U32 (&out)[8]) {
   std::uint32_t dwords[kLanes][8] = {};

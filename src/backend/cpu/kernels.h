@@ -12,6 +12,7 @@ namespace lily::cpu {
 
 inline constexpr std::int64_t kGroup = 64;             ///< inputs that share a scale and a bias
 inline constexpr std::int64_t kAttentionTile = 64;     ///< K/V rows attended to at once
+inline constexpr std::int64_t kStateColumns = 32;      ///< value columns of a recurrent state kept together
 inline constexpr std::int64_t kMostValueHeads = 8;     ///< that share a linear key head
 inline constexpr std::int64_t kAttentionQueries = 64;  ///< most query vectors of one attention call
 
@@ -96,7 +97,7 @@ struct DeltaArgs {
   const float* dt_bias;  ///< [r]
   const float* norm;     ///< [128]
   float eps;
-  float* state;  ///< [r, 128, 128], updated
+  float* state;  ///< [r][4 blocks of 32 value columns][128 key rows][32], updated
   float* out;    ///< out[t * out_stride + c], c in [0, 128 r)
   std::int64_t out_stride;
 };

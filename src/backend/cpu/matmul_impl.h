@@ -16,6 +16,11 @@ namespace {
 
 // ---- activations ----
 
+typedef std::int8_t I8 __attribute__((vector_size(kLanes)));
+// The 64 codes of a group as pairs (even, odd), and one of each pair.
+typedef std::uint16_t BytePairs __attribute__((vector_size(64)));
+typedef std::uint8_t HalfGroup __attribute__((vector_size(32)));
+
 struct GroupTarget {
   std::int8_t* even;
   std::int8_t* odd;
@@ -47,16 +52,15 @@ LILY_INLINE void quantize_group(const float* x, const GroupTarget& out) {
   const float absmax = reduce_max(largest);
   const float inverse = absmax > 0 ? 127.0F / absmax : 0.0F;
   constexpr float kToInteger = 12582912.0F;  // 1.5 * 2^23: adding it rounds to nearest even
-  std::int32_t codes[kGroup];
   I32 total = I32{};
   for (int i = 0; i < kGroup; i += kLanes) {
-    const I32 c = as_i32(load_f32(x + i) * inverse + kToInteger) - 0x4b400000;
-    store(codes + i, c);
-    total += c;
+    const I32 codes = as_i32(load_f32(x + i) * inverse + kToInteger) - 0x4b400000;
+    store(out.natural + i, __builtin_convertvector(codes, I8));
+    total += codes;
   }
-  for (int i = 0; i < kGroup; ++i) out.natural[i] = static_cast<std::int8_t>(codes[i]);
-  for (int i = 0; i < kGroup / 2; ++i) out.even[i] = static_cast<std::int8_t>(codes[2 * i]);
-  for (int i = 0; i < kGroup / 2; ++i) out.odd[i] = static_cast<std::int8_t>(codes[2 * i + 1]);
+  const auto pairs = load<BytePairs>(out.natural);
+  store(out.even, __builtin_convertvector(pairs, HalfGroup));
+  store(out.odd, __builtin_convertvector(pairs >> 8, HalfGroup));
   *out.scale = absmax / 127.0F;
   *out.sum = *out.scale * reduce_add(__builtin_convertvector(total, F32));
 }
@@ -126,7 +130,7 @@ LILY_INLINE void decode_block(const MatmulArgs& a, std::int64_t row) {
 template <int kBits>
 void decode_all(const MatmulArgs& a) {
   std::int64_t row = a.row_begin;
-  for (; row + 4 <= a.row_end; row += 4) decode_block<kBits, 4>(a, row);
+  for (; row + kDecodeRows <= a.row_end; row += kDecodeRows) decode_block<kBits, kDecodeRows>(a, row);
   for (; row < a.row_end; ++row) decode_block<kBits, 1>(a, row);
 }
 
@@ -256,37 +260,57 @@ void matmul_prefill(const MatmulArgs& args) {
   args.bits == 4 ? prefill_all<4>(args) : prefill_all<8>(args);
 }
 
-// ---- exact: weights widened to f32 a few rows at a time ----
+// ---- exact: f32 activations and weights widened to f32 ----
 
-LILY_INLINE F32 widen(U8 codes) {
-  return __builtin_convertvector(__builtin_convertvector(codes, I32), F32);
+struct GroupWeights {
+  const std::byte* codes;  ///< of the group
+  float scale;
+  float bias;
+};
+LILY_INLINE GroupWeights group_weights(const WeightRows& w, int bits, std::int64_t group) {
+  return {w.codes + group * bits * 8, bf16_at(w.scales + group * 2), bf16_at(w.biases + group * 2)};
 }
 
-void dequantize(const std::byte* weight, const std::byte* scales, const std::byte* biases, int bits,
-                std::int64_t in, float* out) {
-  for (std::int64_t g = 0; g < in / kGroup; ++g) {
-    const float scale = bf16_at(scales + g * 2);
-    const float bias = bf16_at(biases + g * 2);
-    float* group = out + g * kGroup;
-    if (bits == 4) {
-      for (int i = 0; i < 32; i += kLanes) {
-        const U8 bytes = load<U8>(weight + g * 32 + i);
-        const F32 even = widen(bytes & 15) * scale + bias;
-        const F32 odd = widen(bytes >> 4) * scale + bias;
-        store(group + 2 * i, interleave<0>(even, odd, Lanes{}));
-        store(group + 2 * i + kLanes, interleave<kLanes>(even, odd, Lanes{}));
-      }
-    } else {
-      for (int i = 0; i < kGroup; i += kLanes) {
-        store(group + i, widen(load<U8>(weight + g * kGroup + i)) * scale + bias);
-      }
+/// The group's 64 weights in their order.
+template <int kBits>
+LILY_INLINE void widen_group(const GroupWeights& w, F32 (&out)[kGroup / kLanes]) {
+  if constexpr (kBits == 4) {
+    for (int i = 0; i < kGroup / kLanes; i += 2) {
+      const U32 bytes = widen_bytes(w.codes + i / 2 * kLanes);
+      const F32 even = to_f32(bytes & 15U) * w.scale + w.bias;
+      const F32 odd = to_f32(bytes >> 4) * w.scale + w.bias;
+      out[i] = interleave<0>(even, odd, Lanes{});
+      out[i + 1] = interleave<kLanes>(even, odd, Lanes{});
+    }
+  } else {
+    for (int i = 0; i < kGroup / kLanes; ++i) {
+      out[i] = to_f32(widen_bytes(w.codes + i * kLanes)) * w.scale + w.bias;
     }
   }
 }
 
+template <int kBits>
+LILY_INLINE void dequantize_row(const WeightRows& w, float* out) {
+  for (std::int64_t g = 0; g < w.groups; ++g) {
+    F32 weights[kGroup / kLanes];
+    widen_group<kBits>(group_weights(w, kBits, g), weights);
+    for (int i = 0; i < kGroup / kLanes; ++i) store(out + g * kGroup + i * kLanes, weights[i]);
+  }
+}
+
+void dequantize(const std::byte* weight, const std::byte* scales, const std::byte* biases, int bits,
+                std::int64_t in, float* out) {
+  const WeightRows row = {weight, scales, biases, 0, 0, in / kGroup};
+  bits == 4 ? dequantize_row<4>(row, out) : dequantize_row<8>(row, out);
+}
+
+// Every output is one chain of kLanes partial sums, input by input, whichever of the next two functions
+// computes it.
+
+/// Rows widened beforehand against several tokens.
 template <int kRows, int kTokens>
-LILY_INLINE void dot_block(const float* w, std::int64_t in, const float* const (&x)[kTokens],
-                           float (&y)[kRows][kTokens]) {
+LILY_INLINE void dot_widened(const float* w, std::int64_t in, const float* const (&x)[kTokens],
+                             float (&y)[kRows][kTokens]) {
   F32 acc[kRows][kTokens] = {};
   for (std::int64_t c = 0; c < in; c += kLanes) {
     F32 xs[kTokens];
@@ -301,41 +325,78 @@ LILY_INLINE void dot_block(const float* w, std::int64_t in, const float* const (
   }
 }
 
+/// One token, widening on the way.
+template <int kBits, int kRows>
+LILY_INLINE void dot_packed(const WeightRows& w, const float* x, float (&y)[kRows]) {
+  F32 acc[kRows] = {};
+  for (std::int64_t g = 0; g < w.groups; ++g) {
+    for (int r = 0; r < kRows; ++r) {
+      const WeightRows row = {w.codes + r * w.code_stride,
+                              w.scales + r * w.scale_stride,
+                              w.biases + r * w.scale_stride,
+                              0,
+                              0,
+                              w.groups};
+      F32 weights[kGroup / kLanes];
+      widen_group<kBits>(group_weights(row, kBits, g), weights);
+      for (int i = 0; i < kGroup / kLanes; ++i) acc[r] += weights[i] * load_f32(x + g * kGroup + i * kLanes);
+    }
+  }
+  for (int r = 0; r < kRows; ++r) y[r] = reduce_add(acc[r]);
+}
+
+template <int kBits, int kRows>
+LILY_INLINE void exact_one_token(const MatmulArgs& a, std::int64_t row, std::int64_t i) {
+  float y[kRows];
+  dot_packed<kBits, kRows>(weight_rows(a, row), a.values + token_of(a, i) * a.in, y);
+  float* out = out_row(a, i, row);
+  for (int r = 0; r < kRows; ++r) emit(a, i, out + r, y[r]);
+}
+
 template <int kRows, int kTokens>
 LILY_INLINE void exact_block(const MatmulArgs& a, const float* w, std::int64_t row, std::int64_t i) {
   const float* x[kTokens];
   for (int t = 0; t < kTokens; ++t) x[t] = a.values + token_of(a, i + t) * a.in;
   float y[kRows][kTokens];
-  dot_block<kRows, kTokens>(w, a.in, x, y);
+  dot_widened<kRows, kTokens>(w, a.in, x, y);
   for (int t = 0; t < kTokens; ++t) {
     float* out = out_row(a, i + t, row);
     for (int r = 0; r < kRows; ++r) emit(a, i + t, out + r, y[r][t]);
   }
 }
 
-template <int kRows>
-LILY_INLINE void exact_rows(const MatmulArgs& a, const float* w, std::int64_t row, std::int64_t i,
-                            std::int64_t end) {
-  for (; i + 4 <= end; i += 4) exact_block<kRows, 4>(a, w, row, i);
-  for (; i < end; ++i) exact_block<kRows, 1>(a, w, row, i);
+/// Rows [row, row + rows), widened in scratch, against tokens [i, i + kTokens).
+template <int kTokens>
+LILY_INLINE void exact_rows(const MatmulArgs& a, std::int64_t row, std::int64_t rows, std::int64_t i) {
+  std::int64_t r = 0;
+  for (; r + 4 <= rows; r += 4) exact_block<4, kTokens>(a, a.scratch + r * a.in, row + r, i);
+  for (; r < rows; ++r) exact_block<1, kTokens>(a, a.scratch + r * a.in, row + r, i);
 }
 
-void matmul_exact(const MatmulArgs& a) {
-  const std::int64_t row_block =
-      a.count < 8 ? 4 : 16;  // more rows a read of the activations, when there are many
-  for (std::int64_t row = a.row_begin; row < a.row_end; row += row_block) {
-    const std::int64_t rows = a.row_end - row < row_block ? a.row_end - row : row_block;
-    for (std::int64_t r = 0; r < rows; ++r) {
-      const WeightRows w = weight_rows(a, row + r);
-      dequantize(w.codes, w.scales, w.biases, a.bits, a.in, a.scratch + r * a.in);
+template <int kBits>
+void exact_all(const MatmulArgs& a) {
+  constexpr std::int64_t kFewTokens = 2;
+  if (a.count <= kFewTokens) {
+    for (std::int64_t i = 0; i < a.count; ++i) {
+      std::int64_t row = a.row_begin;
+      for (; row + 4 <= a.row_end; row += 4) exact_one_token<kBits, 4>(a, row, i);
+      for (; row < a.row_end; ++row) exact_one_token<kBits, 1>(a, row, i);
     }
-    for (std::int64_t i = 0; i < a.count; i += 4) {
-      const std::int64_t end = i + 4 < a.count ? i + 4 : a.count;
-      std::int64_t r = 0;
-      for (; r + 4 <= rows; r += 4) exact_rows<4>(a, a.scratch + r * a.in, row + r, i, end);
-      for (; r < rows; ++r) exact_rows<1>(a, a.scratch + r * a.in, row + r, i, end);
-    }
+    return;
   }
+  constexpr std::int64_t kBlock = 16;  // rows a read of the activations
+  for (std::int64_t row = a.row_begin; row < a.row_end; row += kBlock) {
+    const std::int64_t rows = a.row_end - row < kBlock ? a.row_end - row : kBlock;
+    for (std::int64_t r = 0; r < rows; ++r)
+      dequantize_row<kBits>(weight_rows(a, row + r), a.scratch + r * a.in);
+    std::int64_t i = 0;
+    for (; i + 4 <= a.count; i += 4) exact_rows<4>(a, row, rows, i);
+    for (; i < a.count; ++i) exact_rows<1>(a, row, rows, i);
+  }
+}
+
+void matmul_exact(const MatmulArgs& args) {
+  args.bits == 4 ? exact_all<4>(args) : exact_all<8>(args);
 }
 
 }  // namespace

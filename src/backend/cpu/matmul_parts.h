@@ -1,12 +1,13 @@
 // What the integer products of every instruction set share: the inputs, named.
 //
-// Each isa_<name>.h implements, for kTileRows = kLanes rows of a matrix,
-//   transpose_rows(first, stride, rows, bytes, out)  out[i], lane r = dword i of row r (32 bytes a row, of
-//   which `bytes`
-//                                                    are read, the rest is zero; rows past the last repeat
-//                                                    it)
-//   dot_tile<bits, tokens>(tile, x, sum)             sum[t], lane r = codes of row r times the 64 codes at
-//   x[t] decode_rows<bits, rows>(w, x, y)                 y[r] = row r of w times one token
+// Each isa_<name>.h implements, for tiles of kLanes rows of a matrix:
+//
+//  - transpose_rows(first, stride, rows, bytes, out): out[i], lane r = dword i of row r. A row has 32 bytes,
+//  of which
+//    `bytes` are read and the rest is zero; rows past the last repeat it.
+//  - dot_tile<bits, tokens>(tile, x, sum): sum[t], lane r = codes of row r times the 64 codes at x[t].
+//  - decode_rows<bits, rows>(w, x, y): y[r] = row r of w times one token.
+//  - widen_bytes(p): lane i = byte i.
 #pragma once
 
 #include "backend/cpu/vector_impl.h"
@@ -29,6 +30,24 @@ struct WeightRows {
   std::int64_t scale_stride;  ///< bytes a row
   std::int64_t groups;
 };
+
+// Decoding reads every weight once, so it goes as fast as memory is read, and memory is read fastest in the
+// order of addresses. Walking rows side by side is not that order (four rows a kibibyte apart got half the
+// bandwidth on Zen 4, with or without prefetching each of them). So the lines to come
+// are asked for in order.
+constexpr int kDecodeRows = 4;
+constexpr std::int64_t kPrefetchBytes = 4096;
+
+/// The `line`th line after the block that begins with these rows, some way ahead. Past the end it does
+/// nothing.
+LILY_INLINE void prefetch(const WeightRows& w, std::int64_t line) {
+  __builtin_prefetch(w.codes + kPrefetchBytes + line * 64);
+}
+LILY_INLINE void prefetch_scales(const WeightRows& w, int row, std::int64_t group) {
+  constexpr int kRowsAhead = 8;
+  __builtin_prefetch(w.scales + (row + kRowsAhead) * w.scale_stride + group * 2);
+  __builtin_prefetch(w.biases + (row + kRowsAhead) * w.scale_stride + group * 2);
+}
 
 /// One token's quantised activations, laid out by token.
 struct DecodeInput {

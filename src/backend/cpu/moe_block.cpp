@@ -22,9 +22,9 @@ void CpuBackend::route_tokens(const MoeWeights& w) {
   pool_.parallel_for(step_.rows(), 64, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t row = begin; row < end; ++row) choose_experts(row);
   });
-  for (const Route route : kRoutes) {
-    const std::int64_t first = step_.first(route) * s_.experts_per_token;
-    lists_[route].build(step_.count(route), chosen_.data() + first, chosen_weights_.data() + first);
+  for (const Phase phase : kPhases) {
+    const std::int64_t first = step_.first(phase) * s_.experts_per_token;
+    lists_[phase].build(step_.count(phase), chosen_.data() + first, chosen_weights_.data() + first);
   }
   active_experts_.clear();
   for (std::int64_t e = 0; e < s_.experts; ++e) {
@@ -59,16 +59,16 @@ void CpuBackend::expand_experts(const MoeWeights& w) {
     const std::int64_t expert =
         shared ? s_.experts : active_experts_[static_cast<std::size_t>(task / blocks)];
     const std::int64_t column = (shared ? task - routed : task % blocks) * kRowBlock;
-    for (const Route route : kRoutes) expand(w, expert, route, column, thread);
+    for (const Phase phase : kPhases) expand(w, expert, phase, column, thread);
   });
 }
 
-void CpuBackend::expand(const MoeWeights& w, std::int64_t expert, Route route, std::int64_t column,
+void CpuBackend::expand(const MoeWeights& w, std::int64_t expert, Phase phase, std::int64_t column,
                         int thread) {
   const bool shared = expert == s_.experts;
-  const ExpertLists& lists = lists_[route];
+  const ExpertLists& lists = lists_[phase];
   const std::int64_t first = shared ? 0 : lists.first(expert);
-  const std::int64_t count = shared ? step_.count(route) : lists.count(expert);
+  const std::int64_t count = shared ? step_.count(phase) : lists.count(expert);
   Activations& out = shared ? shared_expanded_ : expanded_;
   ThreadScratch& scratch = scratch_[static_cast<std::size_t>(thread)];
   for (std::int64_t begin = 0; begin < count; begin += kMoeTokens) {
@@ -81,7 +81,7 @@ void CpuBackend::expand(const MoeWeights& w, std::int64_t expert, Route route, s
                         .out = scratch.gate.data(),
                         .out_stride = kRowBlock,
                         .out_origin = column};
-    products_.compute(input_, route, part, thread);
+    products_.compute(input_, phase, part, thread);
     PartialProduct up{.matrix = shared ? w.shared_up_proj : w.up_proj,
                       .expert = part.expert,
                       .row_begin = part.row_begin,
@@ -91,13 +91,13 @@ void CpuBackend::expand(const MoeWeights& w, std::int64_t expert, Route route, s
                       .out = scratch.up.data(),
                       .out_stride = kRowBlock,
                       .out_origin = column};
-    products_.compute(input_, route, up, thread);
+    products_.compute(input_, phase, up, thread);
     for (std::int64_t i = 0; i < part.count; ++i) {
       const std::int64_t entry = first + begin + i;
-      float* inner = out.values(route, entry) + column;
+      float* inner = out.values(phase, entry) + column;
       kernels_.swiglu(scratch.gate.data() + i * kRowBlock, scratch.up.data() + i * kRowBlock, kRowBlock,
                       inner);
-      out.quantize(route, entry, column, kRowBlock, inner);
+      out.quantize(phase, entry, column, kRowBlock, inner);
     }
   }
 }
@@ -112,12 +112,12 @@ void CpuBackend::contract_experts(const MoeWeights& w) {
 }
 
 void CpuBackend::contract_columns(const MoeWeights& w, std::int64_t begin, std::int64_t end, int thread) {
-  for (const Route route : kRoutes) {
-    const ExpertLists& lists = lists_[route];
+  for (const Phase phase : kPhases) {
+    const ExpertLists& lists = lists_[phase];
     PartialProduct part{.matrix = w.down_proj,
                         .row_begin = begin,
                         .row_end = end,
-                        .out = residual(step_.first(route)),
+                        .out = residual(step_.first(phase)),
                         .out_stride = s_.hidden};
     for (const std::int64_t expert : active_experts_) {
       const std::int64_t first = lists.first(expert);
@@ -126,16 +126,16 @@ void CpuBackend::contract_columns(const MoeWeights& w, std::int64_t begin, std::
       part.count = lists.count(expert);
       part.out_rows = lists.tokens(first);
       part.factors = lists.weights(first);
-      products_.compute(expanded_, route, part, thread);
+      products_.compute(expanded_, phase, part, thread);
     }
-    products_.compute(shared_expanded_, route,
+    products_.compute(shared_expanded_, phase,
                       {.matrix = w.shared_down_proj,
                        .row_begin = begin,
                        .row_end = end,
-                       .count = step_.count(route),
+                       .count = step_.count(phase),
                        .out = part.out,
                        .out_stride = s_.hidden,
-                       .factors = shared_gate_.data() + step_.first(route)},
+                       .factors = shared_gate_.data() + step_.first(phase)},
                       thread);
   }
 }

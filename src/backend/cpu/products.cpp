@@ -15,8 +15,8 @@ void Products::project(const Activations& x, std::span<const Projection> project
 void Products::project_exact(const Activations& x, std::span<const Projection> projections) {
   project_by(x, projections, true);
 }
-void Products::compute(const Activations& x, Route route, const PartialProduct& part, int thread) {
-  compute_by(x, route, part, thread, exact_);
+void Products::compute(const Activations& x, Phase phase, const PartialProduct& part, int thread) {
+  compute_by(x, phase, part, thread, exact_);
 }
 
 // The output rows of all projections are laid end to end in blocks, and a thread takes a stretch of them.
@@ -31,10 +31,10 @@ void Products::project_by(const Activations& x, std::span<const Projection> proj
         PartialProduct part{.matrix = p.matrix, .out_stride = p.out_stride, .accumulate = p.accumulate};
         part.row_begin = (block - first) * kRowBlock;
         part.row_end = std::min(part.row_begin + kRowBlock, p.matrix.out);
-        for (const Route route : kRoutes) {  // a block's weights are in the cache for the second route
-          part.count = x.rows(route);
-          part.out = p.out + (route == Route::kPrefill ? 0 : x.rows(Route::kPrefill)) * p.out_stride;
-          compute_by(x, route, part, thread, exact);
+        for (const Phase phase : kPhases) {  // a block's weights are in the cache for the second phase
+          part.count = x.rows(phase);
+          part.out = p.out + (phase == Phase::kPrefill ? 0 : x.rows(Phase::kPrefill)) * p.out_stride;
+          compute_by(x, phase, part, thread, exact);
         }
       }
       first = last;
@@ -42,7 +42,7 @@ void Products::project_by(const Activations& x, std::span<const Projection> proj
   });
 }
 
-void Products::compute_by(const Activations& x, Route route, const PartialProduct& part, int thread,
+void Products::compute_by(const Activations& x, Phase phase, const PartialProduct& part, int thread,
                           bool exact) {
   if (part.count == 0) return;
   const QuantizedMatrix& m = part.matrix;
@@ -54,8 +54,8 @@ void Products::compute_by(const Activations& x, Route route, const PartialProduc
                            .bits = m.bits,
                            .row_begin = part.row_begin,
                            .row_end = part.row_end,
-                           .values = x.values(route),
-                           .quantized = x.quantized(route),
+                           .values = x.values(phase),
+                           .quantized = x.quantized(phase),
                            .tokens = part.tokens,
                            .count = part.count,
                            .out = part.out,
@@ -67,7 +67,7 @@ void Products::compute_by(const Activations& x, Route route, const PartialProduc
                            .scratch = scratch_[static_cast<std::size_t>(thread)].data()};
   if (exact) {
     kernels_.matmul_exact(args);
-  } else if (route == Route::kPrefill) {
+  } else if (phase == Phase::kPrefill) {
     kernels_.matmul_prefill(args);
   } else {
     kernels_.matmul_decode(args);

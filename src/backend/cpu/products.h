@@ -1,4 +1,4 @@
-// Matrix products over the rows of a step: which kernel each route takes, and how output rows are spread over
+// Matrix products over the rows of a step: which kernel each phase takes, and how output rows are spread over
 // threads.
 #pragma once
 
@@ -25,13 +25,13 @@ struct Projection {
   bool accumulate = false;  ///< out += y
 };
 
-/// A part of one product: output rows [row_begin, row_end) of one expert for some rows of one route.
+/// A part of one product: output rows [row_begin, row_end) of one expert for some rows of one phase.
 struct PartialProduct {
   const QuantizedMatrix& matrix;
   std::int64_t expert = 0;
   std::int64_t row_begin = 0;
   std::int64_t row_end = 0;
-  const std::int32_t* tokens = nullptr;  ///< rows of the input, within the route; null for 0, 1, 2, ...
+  const std::int32_t* tokens = nullptr;  ///< rows of the input, within the phase; null for 0, 1, 2, ...
   std::int64_t count = 0;
   float* out = nullptr;  ///< element (i, row) goes to out[out_rows[i] * out_stride + row - out_origin]
   std::int64_t out_stride = 0;
@@ -52,11 +52,11 @@ class Products {
   void project_exact(const Activations& x, std::span<const Projection> projections);
 
   /// In the calling thread, number `thread` of the pool.
-  void compute(const Activations& x, Route route, const PartialProduct& part, int thread);
+  void compute(const Activations& x, Phase phase, const PartialProduct& part, int thread);
 
  private:
   void project_by(const Activations& x, std::span<const Projection> projections, bool exact);
-  void compute_by(const Activations& x, Route route, const PartialProduct& part, int thread, bool exact);
+  void compute_by(const Activations& x, Phase phase, const PartialProduct& part, int thread, bool exact);
 
   const Kernels& kernels_;
   ThreadPool& pool_;

@@ -57,7 +57,7 @@ void CpuBackend::delta_rule(const RecurrentBlock& block, const StepSegment& plac
   const float* taps = conv_taps_[static_cast<std::size_t>(block.linear_index)].data();
   float* history = memory_.conv_history(placed.segment.slot, block.linear_index);
   float* state = memory_.recurrent_state(placed.segment.slot, block.linear_index);
-  const std::int64_t first = placed.first_row - step_.first(placed.route);
+  const std::int64_t first = placed.first_row - step_.first(placed.segment.phase);
   kernels_.delta_rule({.tokens = placed.segment.rows(),
                        .value_heads = shared,
                        .q = x + q,
@@ -79,11 +79,11 @@ void CpuBackend::delta_rule(const RecurrentBlock& block, const StepSegment& plac
                        .norm = w.norm.data(),
                        .eps = s_.rms_norm_eps,
                        .state = state + head * kLinearHeadDim * kLinearHeadDim,
-                       .out = mixed_.values(placed.route, first) + value,
+                       .out = mixed_.values(placed.segment.phase, first) + value,
                        .out_stride = mixed_.width()});
   for (std::int64_t i = 0; i < placed.segment.rows(); ++i) {
-    mixed_.quantize(placed.route, first + i, value, shared * kLinearHeadDim,
-                    mixed_.values(placed.route, first + i) + value);
+    mixed_.quantize(placed.segment.phase, first + i, value, shared * kLinearHeadDim,
+                    mixed_.values(placed.segment.phase, first + i) + value);
   }
 }
 

@@ -34,7 +34,7 @@ class ReservedItems {
   std::int64_t stride_ = 0;  // item_bytes_ in whole system pages
 };
 
-/// Slots: per gated-delta layer S [Hv, Dk, Dv] f32, then the last 3 pre-convolution rows [3, C] f32.
+/// Slots: per gated-delta layer S [Hv][Dv / 32][Dk][32] f32, then the last 3 pre-convolution rows [3, C] f32.
 /// Pages: [attention layer][K|V][Nkv][256 tokens][D] in the cache's type, so that the K rows of a head are
 /// consecutive.
 class StateMemory {

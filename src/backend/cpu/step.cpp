@@ -17,14 +17,14 @@ void Step::begin(const Batch& batch) {
   segments_.clear();
   count_ = {};
   for (const Segment& segment : batch.segments) {
-    const Route route = segment.rows() == 1 ? Route::kDecode : Route::kPrefill;
-    segments_.push_back({.segment = segment, .route = route});
-    count_[route] += segment.rows();
+    LILY_CHECK(segment.phase == Phase::kPrefill || segment.rows() == 1, "decoding {} rows", segment.rows());
+    segments_.push_back({.segment = segment});
+    count_[segment.phase] += segment.rows();
   }
-  PerRoute<std::int64_t> next{.prefill = 0, .decode = count_.prefill};
+  PerPhase<std::int64_t> next{.prefill = 0, .decode = count_.prefill};
   for (StepSegment& placed : segments_) {
-    place(placed, next[placed.route]);
-    next[placed.route] += placed.segment.rows();
+    place(placed, next[placed.segment.phase]);
+    next[placed.segment.phase] += placed.segment.rows();
   }
 }
 

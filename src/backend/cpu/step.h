@@ -1,7 +1,8 @@
-// One step's rows, in the order the backend works on them, and which route each takes through the products.
+// One step's rows, in the order the backend works on them: rows of prefill segments first, then decoding
+// rows.
 //
-// A row's result must not depend on the rows beside it, so its route follows from its own segment alone:
-// segments of one token take the decode kernels, longer ones the prefill kernels. Prefill rows come first.
+// The two take different kernels through the products, and a row's result must not depend on the rows beside
+// it: so the kernels follow from its own segment's phase alone, never from how many rows there are.
 #pragma once
 
 #include <array>
@@ -13,22 +14,20 @@
 
 namespace lily::cpu {
 
-enum class Route { kPrefill, kDecode };
-inline constexpr std::array kRoutes = {Route::kPrefill, Route::kDecode};
+inline constexpr std::array kPhases = {Phase::kPrefill, Phase::kDecode};
 
-/// A value for each route.
+/// A value for each phase.
 template <class T>
-struct PerRoute {
+struct PerPhase {
   T prefill{};
   T decode{};
-  T& operator[](Route route) { return route == Route::kPrefill ? prefill : decode; }
-  const T& operator[](Route route) const { return route == Route::kPrefill ? prefill : decode; }
+  T& operator[](Phase phase) { return phase == Phase::kPrefill ? prefill : decode; }
+  const T& operator[](Phase phase) const { return phase == Phase::kPrefill ? prefill : decode; }
 };
 
 /// Where a segment's rows are.
 struct StepSegment {
   Segment segment;
-  Route route = Route::kDecode;
   std::int64_t first_row = 0;  ///< in the step's order
 };
 
@@ -41,13 +40,13 @@ class Step {
   /// In the batch's order.
   [[nodiscard]] const std::vector<StepSegment>& segments() const { return segments_; }
   [[nodiscard]] std::int64_t rows() const { return count_.prefill + count_.decode; }
-  [[nodiscard]] std::int64_t count(Route route) const { return count_[route]; }
-  /// The first row of a route.
-  [[nodiscard]] std::int64_t first(Route route) const {
-    return route == Route::kPrefill ? 0 : count_.prefill;
+  [[nodiscard]] std::int64_t count(Phase phase) const { return count_[phase]; }
+  /// The first row of a phase.
+  [[nodiscard]] std::int64_t first(Phase phase) const {
+    return phase == Phase::kPrefill ? 0 : count_.prefill;
   }
-  [[nodiscard]] Route route(std::int64_t row) const {
-    return row < count_.prefill ? Route::kPrefill : Route::kDecode;
+  [[nodiscard]] Phase phase(std::int64_t row) const {
+    return row < count_.prefill ? Phase::kPrefill : Phase::kDecode;
   }
 
   [[nodiscard]] TokenId token(std::int64_t row) const { return tokens_[row]; }
@@ -62,7 +61,7 @@ class Step {
   std::int64_t max_rows_;
   std::array<double, kRotaryHalf> frequencies_{};
   std::vector<StepSegment> segments_;
-  PerRoute<std::int64_t> count_;
+  PerPhase<std::int64_t> count_;
   Buffer<TokenId> tokens_;
   Buffer<float> cosine_;
   Buffer<float> sine_;

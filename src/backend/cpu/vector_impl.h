@@ -54,6 +54,11 @@ LILY_INLINE I32 as_i32(F32 x) {
   return reinterpret_cast<I32>(x);
 }
 
+/// For numbers below 2^31.
+LILY_INLINE F32 to_f32(U32 x) {
+  return __builtin_convertvector(reinterpret_cast<I32>(x), F32);
+}
+
 LILY_INLINE F32 max(F32 a, F32 b) {
   return a > b ? a : b;
 }

@@ -234,6 +234,22 @@ TEST_P(CpuBackendMode, PrefillGivesEqualBitsHoweverItIsCut) {
   EXPECT_EQ(run_step(*backend, model.weights(), {cut.extend(x.subspan(73), Logits::kLast)}), expected);
 }
 
+// A last chunk of one row is prefill like the rest of its prompt.
+TEST_P(CpuBackendMode, PrefillOfOneRowGivesTheBitsOfALongerOne) {
+  const RandomModel model({});
+  const auto backend = make(model, options(2));
+  const auto a = random_tokens(20, 150, 7);
+  const std::span<const TokenId> x(a);
+  Timeline whole{.pages = {0}, .slot = 0};
+  const auto expected = run_step(*backend, model.weights(), {whole.extend(x, Logits::kLast)});
+  Timeline rows{.pages = {1}, .slot = 1};
+  std::vector<float> got;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    got = run_step(*backend, model.weights(), {rows.extend(x.subspan(i, 1), Logits::kLast, Phase::kPrefill)});
+  }
+  EXPECT_EQ(got, expected);
+}
+
 TEST_P(CpuBackendMode, CopiedStateGoesOnLikeItsOriginal) {
   const RandomModel model({});
   const auto backend = make(model, options(2));

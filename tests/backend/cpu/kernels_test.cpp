@@ -445,6 +445,11 @@ struct DeltaCase {
   std::vector<float> input, taps, history, state, a_log, dt_bias, norm, out;
 };
 
+/// Where S[head][key][value] is kept: blocks of 32 value columns.
+std::int64_t state_index(std::int64_t head, std::int64_t key, std::int64_t value) {
+  return ((head * 4 + value / 32) * 128 + key) * 32 + value % 32;
+}
+
 /// The formulas of the model in double, on a copy of the case: fills its out, state and history.
 void plain_delta_rule(DeltaCase& c) {
   constexpr std::int64_t kD = DeltaCase::kD;
@@ -476,13 +481,13 @@ void plain_delta_rule(DeltaCase& c) {
       for (std::int64_t j = 0; j < kD; ++j) {
         double m = 0;
         for (std::int64_t i = 0; i < kD; ++i) {
-          double& s = S[at((h * kD + i) * kD + j)];
+          double& s = S[at(state_index(h, i, j))];
           s *= std::exp(g);
           m += s * u[at(kD + i)];
         }
         const double d = beta * (u[at(2 * kD + h * kD + j)] - m);
         for (std::int64_t i = 0; i < kD; ++i) {
-          double& s = S[at((h * kD + i) * kD + j)];
+          double& s = S[at(state_index(h, i, j))];
           s += u[at(kD + i)] * d;
           o[at(j)] += s * u[at(i)];
         }

@@ -130,9 +130,13 @@ struct Timeline {
   SlotId slot = 0;
   std::int64_t length = 0;
 
+  /// A segment of one token decodes.
   [[nodiscard]] Segment extend(std::span<const TokenId> tokens, Logits logits) {
+    return extend(tokens, logits, tokens.size() == 1 ? Phase::kDecode : Phase::kPrefill);
+  }
+  [[nodiscard]] Segment extend(std::span<const TokenId> tokens, Logits logits, Phase phase) {
     const Segment segment{
-        .tokens = tokens, .position = length, .pages = pages, .slot = slot, .logits = logits};
+        .tokens = tokens, .position = length, .pages = pages, .slot = slot, .phase = phase, .logits = logits};
     length += static_cast<std::int64_t>(tokens.size());
     return segment;
   }
