@@ -348,5 +348,32 @@ TEST(ChatTemplate, Qwen35) {
                 "<parameter=f>\ns\n</parameter>"));
 }
 
+// Whole prompts as ids, under the published tokenizer.
+TEST(ChatTemplate, GoldenPrompts) {
+  const auto json = test::published_tokenizer_json();
+  if (!json) GTEST_SKIP() << "no tokenizer.json of Qwen3.6: set LILY_QWEN_TOKENIZER";
+  const Tokenizer tokenizer = Tokenizer::parse(*json).value();
+  using Ids = std::vector<TokenId>;
+  EXPECT_EQ(tokenizer.encode(render(list(message("user", "Rispondi solo: sì")), {.enable_thinking = false})),
+            (Ids{248045, 846, 198, 49, 158648, 13138, 25, 187179, 248046, 198, 248045, 74455, 198, 248068,
+                 271, 248069, 271}));
+  EXPECT_EQ(
+      tokenizer.encode(render(
+          list(message("system", "Sei un assistente conciso."), message("user", "Saluta in italiano.")))),
+      (Ids{248045, 8678, 198,   1460,  72,  632,   7543, 6603,   3413, 14970,  13,    248046, 198,    248045,
+           846,    198,  16737, 15527, 303, 57786, 13,   248046, 198,  248045, 74455, 198,    248068, 198}));
+  const Json round = list(message("user", "u"),
+                          with_calls(message("assistant", ""), list(call("get_weather", {{"city", "Roma"}}))),
+                          message("tool", "{\"temperature_c\":28,\"condition\":\"sunny\"}"));
+  const Ids tail = {248068, 271,    248069, 271,  248058, 198,    27,     1628,   27362, 67017, 29,     198,
+                    27,     15704,  28,     8656, 29,     198,    208639, 198,    510,   15704, 29,     198,
+                    510,    1628,   29,     198,  248059, 248046, 198,    248045, 846,   198,   248066, 198,
+                    4754,   33413,  648,    763,  17,     23,     1288,   8783,   3147,  82,    26415,  8934,
+                    198,    248067, 248046, 198,  248045, 74455,  198,    248068, 198};
+  const Ids ids = tokenizer.encode(render(round));
+  ASSERT_GT(ids.size(), tail.size());
+  EXPECT_EQ(Ids(ids.end() - std::ssize(tail), ids.end()), tail);
+}
+
 }  // namespace
 }  // namespace lily
