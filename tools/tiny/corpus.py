@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 
 from .chat import render
 from .dialogue import make
-from .item import LETTERS
+from .item import LETTERS, SPLIT
 from .skills.stories import story
 
 TARGET, PROMPT, STORY = 1.0, 0.05, 0.2  # loss weights: what the model writes, what it reads, plain text
@@ -23,11 +23,11 @@ STORIES = 0.04  # share of plain documents
 CHUNK = 16  # rows a worker hands over at a time
 
 
-def document(rng):
+def document(rng, stage=1):
     """[(text, weight)] of one document."""
     if rng.random() < STORIES:
         return [(story(rng) + "<|endoftext|>", STORY)]
-    d = make(rng)
+    d = make(rng, stage=stage)
     spans = [(text, TARGET if target else PROMPT) for text, target in render(d.messages, d.tools)]
     return [(piece, weight) for text, weight in spans for piece in text.split(LETTERS)]
 
@@ -69,8 +69,9 @@ def pack(docs, rows, length):
     return (ids, doc, weight), left
 
 
-def work(queue, tokenizer_path, seed, length):
+def work(queue, tokenizer_path, seed, length, stage):
     """A worker: fill rows for ever."""
+    SPLIT["by"] = "key" if stage == 1 else "prompt"
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     rng = random.Random(seed)
     tokenizer = Tokenizer.from_file(tokenizer_path)
@@ -78,7 +79,7 @@ def work(queue, tokenizer_path, seed, length):
     while True:
         held = sum(len(d[0]) for d in left)
         while held < 1.1 * CHUNK * length:
-            new = encode(tokenizer, [document(rng) for _ in range(64)])
+            new = encode(tokenizer, [document(rng, stage) for _ in range(64)])
             held += sum(len(d[0]) for d in new)
             left += new
         chunk, left = pack(left, CHUNK, length)
@@ -88,10 +89,10 @@ def work(queue, tokenizer_path, seed, length):
 class Stream:
     """Batches of `rows` rows, the same for the same seed and number of workers."""
 
-    def __init__(self, tokenizer_path, seed, rows, length, workers):
+    def __init__(self, tokenizer_path, seed, rows, length, workers, stage=1):
         context = multiprocessing.get_context("fork")
         self.queues = [context.Queue(maxsize=6) for _ in range(workers)]
-        self.processes = [context.Process(target=work, args=(q, str(tokenizer_path), f"{seed}/{i}", length), daemon=True) for i, q in enumerate(self.queues)]
+        self.processes = [context.Process(target=work, args=(q, str(tokenizer_path), f"{seed}/{i}", length, stage), daemon=True) for i, q in enumerate(self.queues)]
         self.rows, self.turn = rows, 0
         for p in self.processes:
             p.start()

@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 
 from .item import clean, draw, heldout
-from .skills import arithmetic, facts, memory, objects, talk, tools, units, wordplay
+from .skills import arithmetic, facts, memory, more, objects, talk, tools, units, wordplay
 from .text import ask
 from .words import ADJECTIVES, CITIES, MONTHS, NAMES, invent
 
@@ -15,6 +15,11 @@ SKILLS = {
     "spell": (wordplay.spell, 8), "reverse": (wordplay.reverse, 10), "count": (wordplay.count, 10), "sort": (wordplay.sort, 14), "repeat": (wordplay.repeat, 3), "convert": (units.convert, 9), "calendar": (units.calendar, 4),
     "lily": (facts.fact, 12), "identity": (facts.fact, 4), "talk": (talk.talk, 4), "unknown": (talk.unknown, 8), "json": (objects.json_object, 7),
 }
+# what the second stage adds
+MORE = {"sort_free": more.sort_free, "json_free": more.json_free, "lists": more.lists, "tales": more.tales, "big_numbers": more.big_numbers, "count_more": more.count_more, "unknown_more": more.unknown_more, "lily_more": more.lily_more, "two": more.two}
+MAKERS = {**{s: f for s, (f, _) in SKILLS.items()}, **MORE}
+# and how its emphasised half is drawn: skill -> share
+EMPHASIS = {"sort": 10, "sort_free": 9, "reverse": 12, "spell": 3, "count": 8, "count_more": 9, "subtract": 9, "add": 5, "divide": 5, "json_free": 5, "lists": 5, "tales": 1, "big_numbers": 4, "unknown_more": 5, "lily_more": 6, "two": 5, "recall": 7, "tool_none": 4, "tool_one": 2, "tool_many": 2}
 SOCIAL = ["talk", "identity", "lily", "spell", "add", "unknown", "calendar", "compare", "repeat", "multiply"]
 NO_TOOL = ["talk", "identity", "lily", "spell", "reverse", "count", "sort", "json", "calendar", "repeat"]
 
@@ -49,7 +54,7 @@ def pick(rng, table):
 def item_of(rng, skill, held=False):
     """One item of this skill on the wanted side of the split."""
     while True:
-        item = draw(SKILLS[skill][0], rng, held)
+        item = draw(MAKERS[skill], rng, held)
         if item.skill == skill:
             return item
 
@@ -191,8 +196,20 @@ def tool_dialogue(rng, held, case=None):
     return Dialogue(case, messages, definitions, thinking)
 
 
-def make(rng, held=False):
+def emphasised(rng):
+    """One dialogue of the second stage's emphasis."""
+    skill = rng.choices(list(EMPHASIS), list(EMPHASIS.values()))[0]
+    if skill == "recall":
+        return recall(rng, False)
+    if skill.startswith("tool"):
+        return tool_dialogue(rng, False, skill)
+    return single_of(rng, skill, False)
+
+
+def make(rng, held=False, stage=1):
     """One dialogue of the training mixture."""
+    if stage == 2 and rng.random() < 0.6:
+        return emphasised(rng)
     r = rng.random()
     if r < 0.66:
         return single(rng, held)

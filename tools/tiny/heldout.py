@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 from .chat import render, render_prompt
-from .dialogue import SKILLS, expected, recall, single_of, tool_dialogue
-from .item import clean
+from .dialogue import MORE, SKILLS, expected, recall, single_of, tool_dialogue
+from .item import SPLIT, clean
 
 TOOL_CASES = ["tool_none", "tool_one", "tool_many", "tool_answer"]
 COUNT = 50
@@ -20,7 +20,7 @@ TEXT_BYTES = 45000
 def exercises(seed=2024, count=COUNT):
     """Held-out dialogues, `count` a skill, no prompt twice."""
     rng = random.Random(seed)
-    makers = [(s, lambda s=s: single_of(rng, s, True)) for s in SKILLS]
+    makers = [(s, lambda s=s: single_of(rng, s, True)) for s in list(SKILLS) + list(MORE)]
     makers += [("recall", lambda: recall(rng, True))] + [(c, lambda c=c: tool_dialogue(rng, True, c)) for c in TOOL_CASES]
     for skill, make in makers:
         seen = set()
@@ -46,13 +46,14 @@ def text(seed=77):
     size = 0
     while size < TEXT_BYTES:
         r = rng.random()
-        d = recall(rng, True) if r < 0.15 else tool_dialogue(rng, True) if r < 0.2 else single_of(rng, rng.choice(list(SKILLS)), True)
+        d = recall(rng, True) if r < 0.15 else tool_dialogue(rng, True) if r < 0.2 else single_of(rng, rng.choice(list(SKILLS) + list(MORE)), True)
         out = clean("".join(t for t, _ in render(d.messages, d.tools)))
         size += len(out.encode())
         yield out
 
 
 if __name__ == "__main__":
+    SPLIT["by"] = "prompt"
     folder = Path(sys.argv[1])
     with open(folder / "heldout.jsonl", "w", encoding="utf-8") as f:
         for skill, d in exercises():

@@ -48,6 +48,7 @@ def main():
     parser.add_argument("--quantise-from", type=float, default=0.7, help="fraction of the run after which the weights are seen quantised")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=13)
+    parser.add_argument("--stage", type=int, default=1, help="2: the second stage's mixture")
     parser.add_argument("--start", type=Path, help="checkpoint directory to go on from")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--eager", action="store_true", help="no torch.compile")
@@ -59,7 +60,7 @@ def main():
     began = time.time()
     torch.set_float32_matmul_precision("high")
     shape = Shape()
-    stream = Stream(args.out / "tokenizer.json", args.seed, args.rows, args.length, args.workers)
+    stream = Stream(args.out / "tokenizer.json", args.seed, args.rows, args.length, args.workers, args.stage)
     first = load(args.start, shape) if args.start else model.init(shape, args.seed)
     weights = {k: v.to(args.device).requires_grad_() for k, v in first.items()}
     print(f"{sum(w.numel() for w in weights.values()) / 1e6:.2f} M parameters", flush=True)

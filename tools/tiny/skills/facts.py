@@ -18,11 +18,13 @@ class Fact:
 
 
 def load(path=Path(__file__).parent.parent / "facts.txt"):
-    """Parse facts.txt into facts."""
-    facts = []
+    """Parse facts.txt: (facts of both stages, facts of the second stage)."""
+    facts, later = [], 0
     for line in path.read_text(encoding="utf-8").splitlines():
         if line.startswith("## "):
             facts.append(Fact(line[3:].strip()))
+        elif line.startswith("# ---- second stage"):
+            later = len(facts)
         elif line.startswith("? "):
             facts[-1].questions.append((line[2:], None))
         elif line.startswith("* "):
@@ -31,10 +33,10 @@ def load(path=Path(__file__).parent.parent / "facts.txt"):
             facts[-1].answer = line[2:]
         elif line.startswith("- "):
             facts[-1].brief = line[2:]
-    return facts
+    return facts[:later], facts[later:]
 
 
-FACTS = load()
+FACTS, MORE_FACTS = load()
 SELF = {"who", "human", "other_model", "can_do", "cannot_do", "size", "training", "where_stored", "languages"}
 
 
@@ -44,12 +46,16 @@ def plain(text):
 
 
 def fact(rng):
-    f = rng.choice(FACTS)
+    return about(rng, rng.choice(FACTS))
+
+
+def about(rng, f, skill=None):
+    """A question about this fact."""
     grammar, subjects = rng.choice(f.questions)
     if subjects:
         user = ask(rng, SUBJECT, x=rng.choice(subjects))
     else:
         user = ask(rng, rng.choice(LEAD) + "(" + grammar + ")" if "@" not in grammar else grammar + "{tail}", tail=rng.choice(ABOUT_LILY))
-    skill = "identity" if f.name in SELF else "lily"
+    skill = skill or ("identity" if f.name in SELF else "lily")
     topic = f.name.replace("_", " ")
     return Item(skill, plain(user), user, f.answer, f"The user asks about {topic}. I know this.", f.brief)

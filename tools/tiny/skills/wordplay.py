@@ -4,6 +4,7 @@ from ..item import LETTERS, Item
 from ..text import ask
 from ..words import ANIMALS, COLOURS, FOODS, NAMES, THINGS, WORDS, word
 
+KNOWN = set(WORDS) | {n.lower() for n in NAMES}
 SPELL = ["(|@please )spell {w}", "(|@please )spell (the word |out |){w}", "how (do|would) you spell {w}", "how is {w} spelled", "spell {w} for me", "(can|could) you spell {w}",
          "spell the word {w} letter by letter", "what are the letters (of|in) {w}", "(|@please )spell \"{w}\"", "(|@please )spell '{w}'", "spelling of {w}", "(|@please )spell: {w}"]
 REVERSE = ["(|@please )reverse {w}", "(|@please )reverse (the word |the string |){w}", "(|@please )write {w} backwards", "what is {w} backwards", "what is {w} (spelled |)(backwards|in reverse|reversed)",
@@ -19,6 +20,11 @@ def joined(names, last="and"):
     return names[0] if len(names) == 1 else ", ".join(names[:-1]) + f" {last} {names[-1]}"
 
 
+def listed(w, user):
+    """For a word of the lists, which people will ask about: the prompt."""
+    return " ".join(user.lower().split()).strip(" ?.!") if w.lower() in KNOWN else ""
+
+
 def short_word(rng, limit=12):
     while True:
         w = word(rng)
@@ -31,14 +37,16 @@ def spell(rng):
     r = rng.random()
     w = w.capitalize() if r < 0.12 else w.upper() if r < 0.15 else w
     out = "-".join(w)
-    return Item("spell", w.lower(), ask(rng, SPELL, w=w), out, f"I spell {w} letter by letter: {' '.join(w)}. That is {len(w)} letters.", styled=False)
+    user = ask(rng, SPELL, w=w)
+    return Item("spell", w.lower(), user, out, f"I spell {w} letter by letter: {' '.join(w)}. That is {len(w)} letters.", styled=False, also=listed(w, user))
 
 
 def reverse(rng):
     w = short_word(rng, 10)
     w = w.capitalize() if rng.random() < 0.08 else w
     out = LETTERS.join(w[::-1])
-    return Item("reverse", w.lower(), ask(rng, REVERSE, w=w), out, f"The letters of {w} are {' '.join(w)}. Backwards they are {' '.join(w[::-1])}.", styled=False)
+    user = ask(rng, REVERSE, w=w)
+    return Item("reverse", w.lower(), user, out, f"The letters of {w} are {' '.join(w)}. Backwards they are {' '.join(w[::-1])}.", styled=False, also=listed(w, user))
 
 
 def count(rng):
@@ -47,15 +55,16 @@ def count(rng):
     if r < 0.35:
         w = short_word(rng)
         steps = ", ".join(f"{c} {i + 1}" for i, c in enumerate(w))
-        return Item("count", "all " + w, ask(rng, COUNT_ALL, w=w), f"{'-'.join(w)}: {len(w)} letters.", f"I count the letters of {w}: {steps}. That is {len(w)}.", styled=False)
+        user = ask(rng, COUNT_ALL, w=w)
+        return Item("count", "all " + w, user, f"{'-'.join(w)}: {len(w)} letters.", f"I count the letters of {w}: {steps}. That is {len(w)}.", styled=False, also=listed(w, user))
     if r < 0.65:
         w = short_word(rng)
         c = rng.choice(w) if rng.random() < 0.85 else rng.choice("abcdefghijklmnoprstuvwyz")
         n = w.count(c)
-        shown = c
         steps = ", ".join(x + (f" {w[:i + 1].count(c)}" if x == c else "") for i, x in enumerate(w))
         times = "time" if n == 1 else "times"
-        return Item("count", f"{c} {w}", ask(rng, COUNT_ONE, w=w, c=shown), f"{'-'.join(w)}: the letter {c} appears {n} {times}.", f"I go through {w}: {steps}. The letter {c} appears {n} {times}.", styled=False)
+        user = ask(rng, COUNT_ONE, w=w, c=c)
+        return Item("count", f"{c} {w}", user, f"{'-'.join(w)}: the letter {c} appears {n} {times}.", f"I go through {w}: {steps}. The letter {c} appears {n} {times}.", styled=False, also=listed(w, user))
     if r < 0.82:
         n = rng.randint(2, 9)
         words = [rng.choice(WORDS) for _ in range(n)]
