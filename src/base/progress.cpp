@@ -12,6 +12,7 @@
 namespace lily {
 namespace {
 
+constexpr auto kFirstDraw = std::chrono::milliseconds(333);
 constexpr auto kRedraw = std::chrono::milliseconds(100);
 constexpr int kBarWidth = 24;
 
@@ -58,7 +59,7 @@ Progress::~Progress() {
 
 void Progress::update(std::int64_t done) {
   const auto now = Clock::now();
-  if (!enabled_ || (drawn_ && now - last_draw_ < kRedraw)) return;
+  if (!enabled_ || now - start_ < kFirstDraw || (drawn_ && now - last_draw_ < kRedraw)) return;
   state_.done = done;
   state_.seconds = std::chrono::duration<double>(now - start_).count();
   fmt::print(stderr, "\r{}\x1b[K", format_progress(state_, terminal_width() - 1));

@@ -28,7 +28,7 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
   ~Progress();  ///< erases the line
 
-  /// Redraws at most ten times a second.
+  /// Draws from a third of a second on, so that short jobs leave no flicker, and at most ten times a second.
   void update(std::int64_t done);
   /// Erases the line, so that something else can be printed.
   void clear();

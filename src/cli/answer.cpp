@@ -88,13 +88,15 @@ std::string_view finish_reason_name(FinishReason reason) {
   return "";
 }
 
-std::string format_usage(const GenerationUsage& usage) {
+std::string format_summary(const Answer& answer) {
+  const GenerationUsage& usage = answer.usage;
   // The first token of the answer belongs to the prompt's time.
-  return fmt::format("{} + {} tokens, {:.0f} tok/s prompt, {:.1f} tok/s answer, first token after {:.1f} s",
+  return fmt::format("{} + {} tokens, {:.0f} tok/s prompt, {:.1f} tok/s answer, first token after {:.1f} s{}",
                      usage.prompt_tokens, usage.completion_tokens,
                      per_second(usage.prompt_tokens - usage.cached_tokens, usage.prefill_seconds),
                      per_second(usage.completion_tokens - 1, usage.decode_seconds),
-                     usage.queue_seconds + usage.prefill_seconds);
+                     usage.queue_seconds + usage.prefill_seconds,
+                     answer.reason == FinishReason::kLength ? ", cut at the token limit" : "");
 }
 
 }  // namespace lily

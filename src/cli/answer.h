@@ -48,7 +48,8 @@ class AnswerText {
 /// "stop", "length", "cancelled" or "error".
 [[nodiscard]] std::string_view finish_reason_name(FinishReason reason);
 
-/// "21 + 96 tokens, 812 tok/s prompt, 51.3 tok/s answer, first token after 0.3 s"
-[[nodiscard]] std::string format_usage(const GenerationUsage& usage);
+/// "21 + 96 tokens, 812 tok/s prompt, 51.3 tok/s answer, first token after 0.3 s", and whether the limit cut
+/// it.
+[[nodiscard]] std::string format_summary(const Answer& answer);
 
 }  // namespace lily

@@ -10,6 +10,8 @@
 #include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/interrupt.h"
+#include "cli/open.h"
+#include "cli/version.h"
 #include "engine/benchmark.h"
 
 namespace lily {
@@ -89,7 +91,8 @@ std::string format_csv(const Report& report) {
 }
 
 std::string format_json(const Report& report, const Options& options) {
-  nlohmann::ordered_json json = {{"version", LILY_VERSION},
+  nlohmann::ordered_json json = {{"version", version()},
+                                 {"commit", commit()},
                                  {"unix_time", std::time(nullptr)},
                                  {"model", report.model},
                                  {"backend", report.backend},
@@ -114,11 +117,6 @@ std::string format_json(const Report& report, const Options& options) {
   return json.dump(2) + "\n";
 }
 
-// Which run it is, on one line that rewrites itself, on a terminal only.
-void show(const std::string& what) {
-  if (console::stderr_is_terminal()) fmt::print(stderr, "\r{}\x1b[K", what);
-}
-
 }  // namespace
 
 Result<void> run_bench(const Options& options) {
@@ -128,7 +126,7 @@ Result<void> run_bench(const Options& options) {
   for (const std::int64_t context : contexts) {
     opening.max_seq = std::max(opening.max_seq, std::min(context, longest - options.decode) + options.decode);
   }
-  LILY_TRY(const auto model, LoadedModel::open(opening));
+  LILY_TRY(const auto model, open_model(opening));
   Report report{.model = model->name(), .backend = model->backend().description(), .rows = {}};
   LILY_TRY(report.bandwidth, measure_bandwidth(*model, opening.backend.threads));
 
@@ -138,12 +136,13 @@ Result<void> run_bench(const Options& options) {
                              .rounds = options.rounds,
                              .chunk = options.chunk,
                              .progress = {}};
-  benchmark.progress = [&, shown = std::string()](const std::string& what) mutable {
-    if (what != shown) show(shown = what);
+  console::Status status;
+  benchmark.progress = [&](const std::string& what) {
+    status.show(what);
     return !interrupt.pending();
   };
   auto rows = run_benchmark(*model, benchmark);
-  show("");
+  status.show("");
   if (!rows.ok()) return interrupt.pending() ? interrupted() : rows.error();
   report.rows = std::move(rows).value();
   LILY_TRY_VOID(console::print(format_text(report)));

@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/line_reader.h"
+#include "cli/open.h"
 #include "cli/prompt.h"
 
 namespace lily {
@@ -53,7 +54,7 @@ std::optional<std::string> Conversation::read_entry() {
     const Line line = reader_->read(quoted ? ". " : "> ");
     if (line.kind == Line::Kind::kEnd) return entry.empty() ? std::nullopt : std::optional(entry);
     if (line.kind == Line::Kind::kInterrupted) {
-      if (warned_) return std::nullopt;
+      if (warned_ || !interactive_) return std::nullopt;
       warned_ = true;
       fmt::print(stderr, "{}\n", console::dim("(Ctrl-C again or Ctrl-D to leave)"));
       interrupt_.clear();
@@ -82,7 +83,7 @@ Result<void> Conversation::run() {
   }
   while (!left_) {
     const auto entry = read_entry();
-    if (!entry) return {};
+    if (!entry) return interrupt_.pending() && !interactive_ ? interrupted() : Result<void>{};
     if (entry->find_first_not_of(" \t\n") == std::string::npos) continue;
     warned_ = false;
     reader_->remember(*entry);
@@ -160,11 +161,7 @@ Result<void> Conversation::answer() {
   if (!answer->reasoning.empty()) turns_.back()["reasoning_content"] = answer->reasoning;
   if (interrupt_.pending()) warned_ = true;
   interrupt_.clear();
-  if (interactive_) {
-    const std::string_view cut = answer->reason == FinishReason::kLength ? " (cut: no room left)" : "";
-    return console::print(fmt::format("{}\n", console::dim(format_usage(answer->usage) + std::string(cut))));
-  }
-  return {};
+  return interactive_ ? console::print(console::dim(format_summary(*answer)) + "\n") : Result<void>{};
 }
 
 nlohmann::ordered_json Conversation::messages() const {
@@ -182,7 +179,7 @@ Result<void> Conversation::save(const std::string& file) const {
 }  // namespace
 
 Result<void> run_chat(const Options& options) {
-  LILY_TRY(const auto engine, Engine::open({.model = model_options(options)}));
+  LILY_TRY(const auto engine, open_engine(options));
   LILY_TRY_VOID(require_tokenizer(engine->model()));
   if (!engine->model().chat_template().ok()) return engine->model().chat_template().error();
   return Conversation(*engine, options).run();

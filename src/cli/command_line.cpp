@@ -110,7 +110,7 @@ Result<Invocation> parse_command_line(const std::vector<std::string>& arguments)
   }
   const std::string& first = arguments.front();
   if (first == "--help" || first == "-h" || first == "help") return Invocation{.text = program_help()};
-  if (first == "--version") return Invocation{.text = "lily " LILY_VERSION "\n"};
+  if (first == "--version") return Invocation{.text = version_text()};
   const auto command = std::ranges::find(commands(), first, &Command::name);
   if (command == commands().end()) return unknown_command(first);
   return parse_flags(*command, {arguments.begin() + 1, arguments.end()});

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -47,6 +48,21 @@ bool styled() {
   const char* term = std::getenv("TERM");
   return stdout_is_terminal() && (no_color == nullptr || *no_color == '\0') && term != nullptr &&
          std::string_view(term) != "dumb";
+}
+
+Status::Status(std::string_view text) {
+  show(text);
+}
+
+Status::~Status() {
+  show("");
+}
+
+void Status::show(std::string_view text) {
+  if (text == shown_ || !stderr_is_terminal()) return;
+  shown_ = text;
+  fmt::print(stderr, "\r{}\x1b[K", text);
+  std::fflush(stderr);
 }
 
 std::string dim(std::string_view text) {

@@ -21,6 +21,19 @@ Result<std::string> read_stdin();
 /// stdout is a terminal that understands escape codes, and NO_COLOR (no-color.org) is not set.
 [[nodiscard]] bool styled();
 
+/// What the program is busy with, on a line of stderr that is erased afterwards; on a terminal only.
+class Status {
+ public:
+  explicit Status(std::string_view text = "");
+  ~Status();
+  Status(const Status&) = delete;
+  Status& operator=(const Status&) = delete;
+  void show(std::string_view text);
+
+ private:
+  std::string shown_;
+};
+
 /// `text` dimmed where styled() allows it.
 [[nodiscard]] std::string dim(std::string_view text);
 

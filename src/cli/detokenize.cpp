@@ -1,6 +1,7 @@
 // lily detokenize: ids to text.
 #include "cli/commands.h"
 #include "cli/console.h"
+#include "cli/open.h"
 #include "cli/prompt.h"
 #include "cli/token_input.h"
 

@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/interrupt.h"
+#include "cli/open.h"
 #include "cli/prompt.h"
 #include "cli/token_input.h"
 #include "engine/evaluate.h"
@@ -53,7 +54,7 @@ Result<std::unique_ptr<LoadedModel>> open_other(const Options& options, ModelOpt
     LILY_TRY(opening.backend, parse_backend(options.against, opening.backend));
   }
   if (!options.against_model.empty()) opening.model = options.against_model;
-  return LoadedModel::open(opening);
+  return open_model(opening);
 }
 
 std::string format_text(const Evaluation& e) {
@@ -104,7 +105,7 @@ Result<void> run_eval(const Options& options) {
   }
   ModelOptions opening = model_options(options);
   opening.max_seq = std::min(static_cast<std::int64_t>(ids.size()), options.context);
-  LILY_TRY(const auto model, LoadedModel::open(opening));
+  LILY_TRY(const auto model, open_model(opening));
   LILY_TRY_VOID(check_ids(ids, model->shapes().vocab));
   LILY_TRY(const auto other, open_other(options, opening));
 

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include "cli/flag_value.h"
+#include "cli/version.h"
 
 namespace lily {
 namespace {
@@ -35,6 +36,11 @@ std::string flag_lines(const Command& command) {
 }
 
 }  // namespace
+
+std::string version_text() {
+  return commit().empty() ? fmt::format("lily {}\n", version())
+                          : fmt::format("lily {} ({})\n", version(), commit());
+}
 
 std::string program_help() {
   std::string text =

@@ -7,6 +7,7 @@
 
 namespace lily {
 
+[[nodiscard]] std::string version_text();  ///< "lily 0.1.0 (d4ae48d01f2c)"
 [[nodiscard]] std::string program_help();
 [[nodiscard]] std::string command_help(const Command& command);
 

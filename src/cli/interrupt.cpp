@@ -1,32 +1,30 @@
 #include "cli/interrupt.h"
 
-#include <csignal>
-
 namespace lily {
 namespace {
 
 volatile std::sig_atomic_t pending_interrupt = 0;
 
-void on_interrupt(int /*signal*/) {
+void on_interrupt(int signal) {
+  if (pending_interrupt != 0) {
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
+  }
   pending_interrupt = 1;
-}
-
-void handle_interrupts_with(void (*handler)(int)) {
-  struct sigaction action{};
-  action.sa_handler = handler;
-  ::sigemptyset(&action.sa_mask);
-  ::sigaction(SIGINT, &action, nullptr);
 }
 
 }  // namespace
 
 Interrupt::Interrupt() {
   clear();
-  handle_interrupts_with(on_interrupt);
+  struct sigaction action{};
+  action.sa_handler = on_interrupt;
+  ::sigemptyset(&action.sa_mask);
+  ::sigaction(SIGINT, &action, &previous_);
 }
 
 Interrupt::~Interrupt() {
-  handle_interrupts_with(SIG_DFL);
+  ::sigaction(SIGINT, &previous_, nullptr);
 }
 
 bool Interrupt::pending() const {

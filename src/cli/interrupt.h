@@ -1,11 +1,14 @@
 // Ctrl-C as a flag that long jobs look at, in place of the end of the program.
 #pragma once
 
+#include <csignal>
+
 #include "base/result.h"
 
 namespace lily {
 
-/// While an object lives, SIGINT only sets the flag. One at a time. System calls that wait return with EINTR.
+/// While an object lives, SIGINT only sets the flag, and system calls that wait return with EINTR; a second
+/// one, before clear(), ends the program all the same. One object at a time.
 class Interrupt {
  public:
   Interrupt();
@@ -15,6 +18,9 @@ class Interrupt {
 
   [[nodiscard]] bool pending() const;
   void clear();
+
+ private:
+  struct sigaction previous_{};
 };
 
 /// What a command returns when it was interrupted.

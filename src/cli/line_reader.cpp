@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <clocale>
 #include <cstdio>
-#include <iostream>
+#include <cstdlib>
 #include <string_view>
 
 #include "cli/console.h"
@@ -16,16 +16,30 @@ namespace {
 
 constexpr int kHistory = 1000;
 
+std::string without_line_break(std::string_view line) {
+  if (line.ends_with('\n')) line.remove_suffix(1);
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  return std::string(line);
+}
+
 class PipeReader final : public LineReader {
  public:
+  PipeReader() = default;
+  ~PipeReader() override { std::free(buffer_); }
+  PipeReader(const PipeReader&) = delete;
+  PipeReader& operator=(const PipeReader&) = delete;
+
   Line read(const std::string& /*prompt*/) override {
-    Line line;
-    if (!std::getline(std::cin, line.text)) return {};
-    if (!line.text.empty() && line.text.back() == '\r') line.text.pop_back();
-    line.kind = Line::Kind::kText;
-    return line;
+    errno = 0;
+    const ssize_t count = ::getline(&buffer_, &capacity_, stdin);
+    if (count < 0) return {errno == EINTR ? Line::Kind::kInterrupted : Line::Kind::kEnd, ""};
+    return {Line::Kind::kText, without_line_break({buffer_, static_cast<std::size_t>(count)})};
   }
   void remember(const std::string& /*text*/) override {}
+
+ private:
+  char* buffer_ = nullptr;
+  std::size_t capacity_ = 0;
 };
 
 // libedit (BSD licence; also in macOS) with emacs keys, or what ~/.editrc says.
@@ -65,9 +79,7 @@ class TerminalReader final : public LineReader {
       std::fflush(stdout);
       return {interrupted ? Line::Kind::kInterrupted : Line::Kind::kEnd, ""};
     }
-    std::string line(text, static_cast<std::size_t>(count));
-    while (!line.empty() && (line.back() == '\n' || line.back() == '\r')) line.pop_back();
-    return {Line::Kind::kText, std::move(line)};
+    return {Line::Kind::kText, without_line_break({text, static_cast<std::size_t>(count)})};
   }
 
   void remember(const std::string& text) override {

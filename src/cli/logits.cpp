@@ -3,6 +3,7 @@
 #include "base/progress.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
+#include "cli/open.h"
 #include "cli/token_input.h"
 #include "engine/evaluate.h"
 
@@ -16,7 +17,7 @@ Result<void> run_logits(const Options& options) {
   const auto count = static_cast<std::int64_t>(ids.size());
   ModelOptions opening = model_options(options);
   opening.max_seq = std::max<std::int64_t>(count, 1);
-  LILY_TRY(const auto model, LoadedModel::open(opening));
+  LILY_TRY(const auto model, open_model(opening));
   LILY_TRY_VOID(check_ids(ids, model->shapes().vocab));
 
   LILY_TRY(NpyMatrixWriter file, NpyMatrixWriter::create(options.out, count, model->shapes().vocab));

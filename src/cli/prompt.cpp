@@ -25,14 +25,6 @@ Result<const Tokenizer*> require_tokenizer(const LoadedModel& model) {
   return model.tokenizer();
 }
 
-Result<Tokenizer> open_tokenizer(const std::string& model) {
-  LILY_TRY(const auto files, ModelFiles::open(model));
-  LILY_TRY(const std::string_view text, files->text("tokenizer.json"));
-  auto tokenizer = Tokenizer::parse(text);
-  if (!tokenizer.ok()) return std::move(tokenizer).error().in(files->label() + "/tokenizer.json");
-  return tokenizer;
-}
-
 Result<std::string> prompt_text(const std::string& prompt) {
   if (prompt == "-") return console::read_stdin();
   return prompt;

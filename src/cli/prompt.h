@@ -20,9 +20,6 @@ Result<std::vector<TokenId>> chat_prompt(const LoadedModel& model, const nlohman
 /// kNotFound, saying what else would do, when the checkpoint has none.
 Result<const Tokenizer*> require_tokenizer(const LoadedModel& model);
 
-/// The tokenizer of a model that is not opened otherwise.
-Result<Tokenizer> open_tokenizer(const std::string& model);
-
 /// --prompt as given, or standard input for "-".
 Result<std::string> prompt_text(const std::string& prompt);
 

@@ -4,6 +4,7 @@
 #include "cli/answer.h"
 #include "cli/commands.h"
 #include "cli/console.h"
+#include "cli/open.h"
 #include "cli/prompt.h"
 #include "cli/token_input.h"
 
@@ -80,7 +81,7 @@ AnswerSink print_text() {
 
 Result<void> run_run(const Options& options) {
   LILY_TRY_VOID(check_sources(options));
-  LILY_TRY(const auto engine, Engine::open({.model = model_options(options)}));
+  LILY_TRY(const auto engine, open_engine(options));
   const LoadedModel& model = engine->model();
   GenerateRequest request;
   LILY_TRY(request.prompt, prompt_ids(options, model));
@@ -96,7 +97,7 @@ Result<void> run_run(const Options& options) {
   LILY_TRY(const Answer answer, stream_answer(*engine, std::move(request), interrupt, sink));
   if (options.json) LILY_TRY_VOID(print_json(answer, model, sampling));
   if (console::stderr_is_terminal() && console::stdout_is_terminal() && !options.json) {
-    fmt::print(stderr, "{}\n", console::dim(format_usage(answer.usage)));
+    fmt::print(stderr, "{}\n", console::dim(format_summary(answer)));
   }
   if (answer.reason == FinishReason::kCancelled) return interrupted();
   return {};

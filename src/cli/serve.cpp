@@ -3,6 +3,7 @@
 
 #include "cli/commands.h"
 #include "cli/console.h"
+#include "cli/open.h"
 
 namespace lily {
 namespace {
@@ -17,8 +18,7 @@ std::string url(const HttpAddress& address) {
 }  // namespace
 
 Result<void> run_serve(const Options& options) {
-  LILY_TRY(const auto engine,
-           Engine::open({.model = model_options(options), .max_queue = options.max_queue}));
+  LILY_TRY(const auto engine, open_engine(options));
   ServerOptions server;
   server.address = {.host = options.host, .port = static_cast<std::uint16_t>(options.port)};
   server.drain = std::chrono::seconds(options.drain_seconds);

@@ -4,6 +4,7 @@
 #include "base/npy.h"
 #include "cli/commands.h"
 #include "cli/console.h"
+#include "cli/open.h"
 #include "cli/prompt.h"
 #include "cli/token_input.h"
 

@@ -40,21 +40,23 @@ TEST(AnswerText, CutReasoningResetsTheStyle) {
   EXPECT_EQ(shown(false, {delta("hm", "")}), "<think>\nhm");
 }
 
-TEST(FormatUsage, CountsTheFirstTokenToThePrompt) {
-  GenerationUsage usage;
-  usage.prompt_tokens = 100;
-  usage.completion_tokens = 11;
-  usage.prefill_seconds = 0.5;
-  usage.decode_seconds = 2;
-  EXPECT_EQ(format_usage(usage),
+TEST(FormatSummary, CountsTheFirstTokenToThePrompt) {
+  Answer answer;
+  answer.usage.prompt_tokens = 100;
+  answer.usage.completion_tokens = 11;
+  answer.usage.prefill_seconds = 0.5;
+  answer.usage.decode_seconds = 2;
+  EXPECT_EQ(format_summary(answer),
             "100 + 11 tokens, 200 tok/s prompt, 5.0 tok/s answer, first token after 0.5 s");
 }
 
-TEST(FormatUsage, SurvivesAnAnswerOfOneToken) {
-  GenerationUsage usage;
-  usage.prompt_tokens = 1;
-  usage.completion_tokens = 1;
-  EXPECT_THAT(format_usage(usage), testing::HasSubstr("0.0 tok/s answer"));
+TEST(FormatSummary, SurvivesAnAnswerOfOneTokenAndSaysWhenItWasCut) {
+  Answer answer;
+  answer.usage.prompt_tokens = 1;
+  answer.usage.completion_tokens = 1;
+  answer.reason = FinishReason::kLength;
+  EXPECT_THAT(format_summary(answer), testing::HasSubstr("0.0 tok/s answer"));
+  EXPECT_THAT(format_summary(answer), testing::EndsWith("cut at the token limit"));
 }
 
 }  // namespace

@@ -75,6 +75,16 @@ class Pipe(lily.Case):
     def test_quit_leaves(self):
         self.assertEqual(self.chat("/quit", "Hi"), "")
 
+    def test_ctrl_c_ends_a_piped_conversation(self):
+        process = subprocess.Popen([lily.LILY, "chat", "-n", "1"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        process.stdin.write("Hi\n")
+        process.stdin.flush()
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=60)
+        self.assertEqual((process.returncode, stderr), (130, "lily: interrupted\n"))
+
     def test_an_error_ends_a_piped_conversation(self):
         self.fails("chat", code=2, says="unknown command /frob", stdin="/frob\nHi\n")
         self.fails("chat", code=2, says="/retry", stdin="/retry\n")

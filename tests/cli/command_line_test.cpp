@@ -126,7 +126,7 @@ TEST(CommandLine, TheTableHoldsNothingTwice) {
 TEST(CommandLine, HelpAndVersionPrint) {
   EXPECT_THAT(parse_command_line({"--help"})->text, HasSubstr("lily COMMAND [MODEL]"));
   EXPECT_THAT(parse_command_line({"--version"})->text,
-              testing::MatchesRegex("lily [0-9]+\\.[0-9]+\\.[0-9]+\n"));
+              testing::MatchesRegex("lily [0-9]+\\.[0-9]+\\.[0-9]+( \\([0-9a-z-]+\\))?\n"));
 }
 
 }  // namespace

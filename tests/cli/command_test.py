@@ -29,7 +29,7 @@ class Folder(lily.Case):
 class Program(lily.Case):
     def test_help_and_version(self):
         self.assertIn("lily COMMAND", self.lily("--help"))
-        self.assertRegex(self.lily("--version"), r"^lily \d+\.\d+\.\d+\n$")
+        self.assertRegex(self.lily("--version"), r"^lily \d+\.\d+\.\d+( \([0-9a-z-]+\))?\n$")
         self.assertIn("--temperature", self.lily("run", "--help"))
 
     def test_errors_are_one_line_and_exit_codes_tell_them_apart(self):

@@ -1,0 +1,25 @@
+#include "cli/open.h"
+
+#include "cli/console.h"
+
+namespace lily {
+
+Result<std::unique_ptr<Engine>> open_engine(const Options& options) {
+  const console::Status status("loading " + options.model);
+  return Engine::open({.model = model_options(options), .max_queue = options.max_queue});
+}
+
+Result<std::unique_ptr<LoadedModel>> open_model(const ModelOptions& options) {
+  const console::Status status("loading " + options.model);
+  return LoadedModel::open(options);
+}
+
+Result<Tokenizer> open_tokenizer(const std::string& model) {
+  LILY_TRY(const auto files, ModelFiles::open(model));
+  LILY_TRY(const std::string_view text, files->text("tokenizer.json"));
+  auto tokenizer = Tokenizer::parse(text);
+  if (!tokenizer.ok()) return std::move(tokenizer).error().in(files->label() + "/tokenizer.json");
+  return tokenizer;
+}
+
+}  // namespace lily
