@@ -109,7 +109,7 @@ constexpr std::array kFlags = {
     Flag{"--text", &Options::text_file, "F", kEval, kInput, "a text file; - reads standard input"},
     Flag{"--assume-template", &Options::assume_template, "", kAnswers | kServe, kInput,
          "use the Qwen3.6 chat format though the checkpoint's template is another"},
-    Flag{"--preset", &Options::preset, "NAME", kSynth, kInput, "the shape; an unknown name lists them"},
+    Flag{"--preset", &Options::preset, "NAME", kSynth, kInput, "the shape, one of the presets above"},
     Flag{"--seed", &Options::seed, "S", kSynth, kInput, "equal seeds give equal bytes [0]", at_least(0)},
     Flag{"--tokenizer-from", &Options::tokenizer_from, "MODEL", kSynth, kInput,
          "also copy this checkpoint's tokenizer and chat template"},

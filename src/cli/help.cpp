@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "checkpoint/synth_config.h"
 #include "cli/flag_value.h"
 #include "cli/version.h"
 
@@ -20,6 +21,14 @@ std::string positional_name(const Command& command) {
     if ((flag.commands & command.bit) != 0 && !flag.names.starts_with('-')) return std::string(flag.names);
   }
   return "";
+}
+
+std::string preset_lines() {
+  std::string text = "\nPresets:\n";
+  for (const SynthPreset& preset : synth_presets()) {
+    text += fmt::format("  {:<18}{}\n", preset.name, preset.description);
+  }
+  return text;
 }
 
 std::string flag_lines(const Command& command) {
@@ -62,6 +71,7 @@ std::string command_help(const Command& command) {
   if (positional == "OUT") text += " OUT [flags]\nOUT is the directory to write; it must be new or empty.\n";
   if (positional.empty()) text += " [flags]\n";
   if (!command.details.empty()) text += fmt::format("\n{}\n", command.details);
+  if (command.name == "synth") text += preset_lines();
   return text + flag_lines(command);
 }
 
