@@ -47,7 +47,9 @@ void order_run(std::span<utf8proc_int32_t> run) {
     keys.push_back((static_cast<std::uint64_t>(combining_class(run[i])) << 56) | (std::uint64_t{i} << 21) |
                    static_cast<std::uint64_t>(run[i]));
   }
-  std::ranges::sort(keys);
+  std::ranges::make_heap(
+      keys);  // by heap, since std::sort recurses and a server's thread may have a small stack
+  std::ranges::sort_heap(keys);
   for (std::size_t i = 0; i < run.size(); ++i) run[i] = static_cast<utf8proc_int32_t>(keys[i] & 0x1FFFFFU);
 }
 
