@@ -128,6 +128,7 @@ Result<void> run_bench(const Options& options) {
   }
   LILY_TRY(const auto model, open_model(opening));
   Report report{.model = model->name(), .backend = model->backend().description(), .rows = {}};
+  console::Status status("measuring memory");
   LILY_TRY(report.bandwidth, measure_bandwidth(*model, opening.backend.threads));
 
   const Interrupt interrupt;
@@ -136,7 +137,6 @@ Result<void> run_bench(const Options& options) {
                              .rounds = options.rounds,
                              .chunk = options.chunk,
                              .progress = {}};
-  console::Status status;
   benchmark.progress = [&](const std::string& what) {
     status.show(what);
     return !interrupt.pending();

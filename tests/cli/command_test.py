@@ -270,6 +270,18 @@ class Synth(Folder):
         self.fails("synth", out, "--preset", "small", code=2, says=str(out))
         self.assertEqual(self.files(), ["model"])
 
+    def test_a_checkpoint_cut_short_while_it_runs_ends_the_program(self):
+        out = self.folder / "model"
+        self.lily("synth", out, "--preset", "small")
+        process = subprocess.Popen([lily.LILY, "run", out, "--ids", "1", "-n", "100000", "--ignore-eos"],
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.assertTrue(process.stdout.read(1))
+        for shard in out.glob("*.safetensors"):
+            os.truncate(shard, 0)
+        _, stderr = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 1)
+        self.assertEqual(stderr, "lily: a model file was cut short or could not be read while it was in use\n")
+
     def test_errors(self):
         self.fails("synth", code=2, says="lily synth OUT")
         self.fails("synth", self.folder / "x", "--preset", "huge", code=2, says=["huge", "qwen3.6-35b-a3b"])
