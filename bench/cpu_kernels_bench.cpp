@@ -9,6 +9,7 @@
 
 #include "backend/cpu/isa.h"
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/quantized_memory.h"
 #include "tests/backend/cpu/quantized_matrix.h"
 
 namespace lily::cpu {
@@ -19,19 +20,13 @@ using lily::testing::RandomMatrix;
 
 struct Inputs {
   Inputs(const Kernels& kernels, std::int64_t tokens, std::int64_t in, bool by_group)
-      : values(random_floats(tokens * in, 1)),
-        split(values.size()),
-        natural(values.size()),
-        scales(values.size() / 64),
-        sums(values.size() / 64) {
-    rows = {split.data(), natural.data(), scales.data(), sums.data(), tokens};
+      : values(random_floats(tokens * in, 1)), memory(tokens * in), rows(memory.rows(tokens)) {
     for (std::int64_t t = 0; t < tokens; ++t) {
       kernels.quantize({values.data() + t * in, rows, t, 0, in / 64, in / 64, by_group});
     }
   }
   std::vector<float> values;
-  std::vector<std::int8_t> split, natural;
-  std::vector<float> scales, sums;
+  QuantizedMemory memory;
   QuantizedRows rows;
 };
 
@@ -60,23 +55,27 @@ MatmulArgs product(const QuantizedMatrix& m, Inputs& x, std::int64_t tokens, std
   return a;
 }
 
-void decode(benchmark::State& state, const Kernels* kernels, std::int64_t out, std::int64_t in, int bits) {
+void decode(benchmark::State& state, const Kernels* kernels, std::int64_t out, std::int64_t in, int bits,
+            Precision precision) {
   const RandomMatrix matrix(1, out, in, bits, 1);
   Inputs x(*kernels, 1, in, false);
   std::vector<float> y;
   std::vector<float> scratch;
-  const MatmulArgs a = product(matrix.view(), x, 1, y, scratch);
+  MatmulArgs a = product(matrix.view(), x, 1, y, scratch);
+  a.precision = precision;
   for (auto _ : state) kernels->matmul_decode(a);
   set_rate(state, "bytes", static_cast<double>(matrix.view().bytes()));
 }
 
-void prefill(benchmark::State& state, const Kernels* kernels, std::int64_t out, std::int64_t in, int bits) {
+void prefill(benchmark::State& state, const Kernels* kernels, std::int64_t out, std::int64_t in, int bits,
+             Precision precision) {
   const std::int64_t tokens = state.range(0);
   const RandomMatrix matrix(1, out, in, bits, 1);
   Inputs x(*kernels, tokens, in, true);
   std::vector<float> y;
   std::vector<float> scratch;
-  const MatmulArgs a = product(matrix.view(), x, tokens, y, scratch);
+  MatmulArgs a = product(matrix.view(), x, tokens, y, scratch);
+  a.precision = precision;
   for (auto _ : state) kernels->matmul_prefill(a);
   set_rate(state, "mac", static_cast<double>(out * in * tokens));
 }
@@ -177,18 +176,22 @@ void attention(benchmark::State& state, const Kernels* kernels, std::int64_t que
 
 void register_kernels(const Kernels* k) {
   const std::string isa = std::string(k->isa) + "/";
-  const auto add = [&](const char* name, auto&& f, auto... args) {
+  const auto add = [&](const std::string& name, auto&& f, auto... args) {
     return benchmark::RegisterBenchmark((isa + name).c_str(), f, k, args...);
   };
-  add("decode_4bit_2048_from_memory", decode, 131072, 2048, 4);
-  add("decode_4bit_2048_from_cache", decode, 256, 2048, 4);
-  add("decode_4bit_512_from_cache", decode, 1024, 512, 4);
-  add("decode_8bit_2048_from_cache", decode, 128, 2048, 8);
-  for (const std::int64_t tokens : {2, 4, 8, 16, 128, 512}) {
-    add("prefill_4bit_2048", prefill, 64, 2048, 4)->Arg(tokens);
-    add("prefill_4bit_512", prefill, 256, 512, 4)->Arg(tokens);
+  for (const auto& [name, precision] :
+       {std::pair{"coarse_", Precision::kCoarse}, {"fine_", Precision::kFine}}) {
+    const std::string kind = name;
+    add(kind + "decode_4bit_2048_from_memory", decode, 131072, 2048, 4, precision);
+    add(kind + "decode_4bit_2048_from_cache", decode, 256, 2048, 4, precision);
+    add(kind + "decode_4bit_512_from_cache", decode, 1024, 512, 4, precision);
+    add(kind + "decode_8bit_2048_from_cache", decode, 128, 2048, 8, precision);
+    for (const std::int64_t tokens : {2, 4, 8, 16, 128, 512}) {
+      add(kind + "prefill_4bit_2048", prefill, 64, 2048, 4, precision)->Arg(tokens);
+      add(kind + "prefill_4bit_512", prefill, 256, 512, 4, precision)->Arg(tokens);
+    }
+    add(kind + "prefill_8bit_2048", prefill, 64, 2048, 8, precision)->Arg(128);
   }
-  add("prefill_8bit_2048", prefill, 64, 2048, 8)->Arg(128);
   add("exact_8bit_2048", exact, 256, 2048, 8)->Arg(1)->Arg(128);
   add("exact_4bit_2048", exact, 256, 2048, 4)->Arg(1)->Arg(128);
   add("quantize_2048", quantize_row);

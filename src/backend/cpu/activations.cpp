@@ -8,12 +8,8 @@ Activations::Activations(const Kernels& kernels, std::int64_t max_rows, std::int
     : kernels_(kernels), exact_(exact), values_(max_rows * max_width) {
   if (exact) return;
   for (const Phase phase : kPhases) {
-    Codes& codes = codes_[phase];
-    codes.split = Buffer<std::int8_t>(max_rows * max_width);
-    codes.natural = Buffer<std::int8_t>(max_rows * max_width);
-    codes.scales = Buffer<float>(max_rows * max_width / kGroup);
-    codes.sums = Buffer<float>(max_rows * max_width / kGroup);
-    quantized_[phase] = {codes.split.data(), codes.natural.data(), codes.scales.data(), codes.sums.data(), 0};
+    codes_[phase] = QuantizedMemory(max_rows * max_width);
+    quantized_[phase] = codes_[phase].rows(0);
   }
 }
 

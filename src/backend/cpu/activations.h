@@ -1,4 +1,4 @@
-// The inputs of a matrix product: rows in f32 and, unless the backend is exact, their int8 codes in the
+// The inputs of a matrix product: rows in f32 and, unless the backend is exact, their integer codes in the
 // layout of the rows' phase.
 #pragma once
 
@@ -6,6 +6,7 @@
 
 #include "backend/cpu/buffer.h"
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/quantized_memory.h"
 #include "backend/cpu/step.h"
 
 namespace lily::cpu {
@@ -32,19 +33,12 @@ class Activations {
  private:
   [[nodiscard]] std::int64_t first(Phase phase) const { return phase == Phase::kPrefill ? 0 : rows_.prefill; }
 
-  struct Codes {
-    Buffer<std::int8_t> split;
-    Buffer<std::int8_t> natural;
-    Buffer<float> scales;
-    Buffer<float> sums;
-  };
-
   const Kernels& kernels_;
   const bool exact_;
   std::int64_t width_ = 0;
   PerPhase<std::int64_t> rows_;
   Buffer<float> values_;
-  PerPhase<Codes> codes_;
+  PerPhase<QuantizedMemory> codes_;
   PerPhase<QuantizedRows> quantized_;
 };
 

@@ -76,7 +76,7 @@ LILY_INLINE __m256i dot_half_8bit(const std::byte* codes, const std::int8_t* x) 
 }
 
 template <int kBits>
-LILY_INLINE __m256i dot_group(const std::byte* row, const DecodeInput& x, std::int64_t g) {
+LILY_INLINE __m256i dot_group(const std::byte* row, const DecodePlane& x, std::int64_t g) {
   if constexpr (kBits == 4) {
     return dot_group_4bit(load_256(row + g * 32), load_256(x.even + g * 32), load_256(x.odd + g * 32));
   } else {
@@ -88,7 +88,7 @@ LILY_INLINE __m256i dot_group(const std::byte* row, const DecodeInput& x, std::i
   }
 }
 
-template <int kBits, int kRows>
+template <int kBits, Precision kPrecision, int kRows>
 LILY_INLINE void decode_rows(const WeightRows& w, const DecodeInput& x, float (&y)[kRows]) {
   F32 acc[kRows] = {};
   float bias[kRows] = {};
@@ -97,7 +97,11 @@ LILY_INLINE void decode_rows(const WeightRows& w, const DecodeInput& x, float (&
     for (int r = 0; r < kRows; ++r) {
       const float scale = bf16_at(w.scales + r * w.scale_stride + g * 2) * x.scales[g];
       if (kBits == 8 || g % 2 == 0) prefetch(w, g * kBits / 8 * kRows + r);
-      const __m256i sum = dot_group<kBits>(w.codes + r * w.code_stride, x, g);
+      __m256i sum = dot_group<kBits>(w.codes + r * w.code_stride, x.high, g);
+      if constexpr (kPrecision == Precision::kFine) {
+        const __m256i low = dot_group<kBits>(w.codes + r * w.code_stride, x.low, g);
+        sum = _mm256_add_epi32(_mm256_slli_epi32(sum, 8), low);
+      }
       acc[r] += reinterpret_cast<F32>(_mm256_cvtepi32_ps(sum)) * scale;
       bias[r] += bf16_at(w.biases + r * w.scale_stride + g * 2) * x.sums[g];
     }

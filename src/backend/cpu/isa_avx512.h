@@ -73,12 +73,26 @@ LILY_INLINE __m512i load_once(const void* p) {
   return v;
 }
 
+/// The activations that meet 64 bytes of 4-bit codes.
+struct PairInput {
+  __m512i even;
+  __m512i odd;
+  __m512i even_low;  // fine only, as is the next
+  __m512i odd_low;
+};
+
 // 64 bytes of 4-bit codes are two groups: lanes 0..7 sum group 2 p, lanes 8..15 group 2 p + 1.
-LILY_INLINE F32 dot_pair(__m512i codes, __m512i even, __m512i odd) {
+template <Precision kPrecision>
+LILY_INLINE F32 dot_pair(__m512i codes, const PairInput& x) {
   const __m512i nibble = _mm512_set1_epi8(0x0f);
-  const __m512i low = _mm512_and_si512(codes, nibble);
-  const __m512i high = _mm512_and_si512(_mm512_srli_epi16(codes, 4), nibble);
-  const __m512i sum = _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(_mm512_setzero_si512(), low, even), high, odd);
+  const __m512i first = _mm512_and_si512(codes, nibble);
+  const __m512i second = _mm512_and_si512(_mm512_srli_epi16(codes, 4), nibble);
+  __m512i sum = _mm512_dpbusd_epi32(_mm512_setzero_si512(), first, x.even);
+  sum = _mm512_dpbusd_epi32(sum, second, x.odd);
+  if constexpr (kPrecision == Precision::kFine) {
+    sum = _mm512_dpbusd_epi32(_mm512_slli_epi32(sum, 8), first, x.even_low);
+    sum = _mm512_dpbusd_epi32(sum, second, x.odd_low);
+  }
   return reinterpret_cast<F32>(_mm512_cvtepi32_ps(sum));
 }
 LILY_INLINE F32 spread(F32 factors, const std::int32_t* index) {
@@ -105,7 +119,7 @@ struct Factors {
 
 // Groups [group, group + 2 kPairs), unrolled: with counters and addresses computed in the loop the compiler
 // ran out of registers, and the loop took three times as long.
-template <int kPairs, int kRows>
+template <Precision kPrecision, int kPairs, int kRows>
 LILY_INLINE void accumulate_pairs(const WeightRows& w, const DecodeInput& x, std::int64_t group,
                                   F32 (&acc)[kRows]) {
   const Factors<kRows> factors(w, x, group, first_lanes(2 * kPairs), acc);
@@ -113,48 +127,60 @@ LILY_INLINE void accumulate_pairs(const WeightRows& w, const DecodeInput& x, std
   const std::byte* ahead = w.codes + kPrefetchBytes + group / 2 * kRows * 64;
 #pragma GCC unroll 8
   for (int p = 0; p < kPairs; ++p) {
-    const __m512i even = load_once(x.even + group * 32 + p * 64);
-    const __m512i odd = load_once(x.odd + group * 32 + p * 64);
+    PairInput input;
+    input.even = load_once(x.high.even + group * 32 + p * 64);
+    input.odd = load_once(x.high.odd + group * 32 + p * 64);
+    if constexpr (kPrecision == Precision::kFine) {
+      input.even_low = load_once(x.low.even + group * 32 + p * 64);
+      input.odd_low = load_once(x.low.odd + group * 32 + p * 64);
+    }
     for (int r = 0; r < kRows; ++r) {
       __builtin_prefetch(ahead + (p * kRows + r) * 64);
       const __m512i row = load_once(codes + r * w.code_stride + p * 64);
-      acc[r] += dot_pair(row, even, odd) * spread(factors.of_row[r], kPairIndex.lanes[p]);
+      acc[r] += dot_pair<kPrecision>(row, input) * spread(factors.of_row[r], kPairIndex.lanes[p]);
     }
   }
 }
 
 /// One group: half a register.
-template <int kRows>
+template <Precision kPrecision, int kRows>
 LILY_INLINE void accumulate_group(const WeightRows& w, const DecodeInput& x, std::int64_t group,
                                   F32 (&acc)[kRows]) {
   const Factors<kRows> factors(w, x, group, first_lanes(1), acc);
   const __mmask16 half = 0x00ff;
-  const __m512i even = _mm512_maskz_loadu_epi32(half, x.even + group * 32);
-  const __m512i odd = _mm512_maskz_loadu_epi32(half, x.odd + group * 32);
+  PairInput input;
+  input.even = _mm512_maskz_loadu_epi32(half, x.high.even + group * 32);
+  input.odd = _mm512_maskz_loadu_epi32(half, x.high.odd + group * 32);
+  input.even_low = _mm512_maskz_loadu_epi32(half, x.low.even + group * 32);
+  input.odd_low = _mm512_maskz_loadu_epi32(half, x.low.odd + group * 32);
   for (int r = 0; r < kRows; ++r) {
     const __m512i row = _mm512_maskz_loadu_epi32(half, w.codes + r * w.code_stride + group * 32);
-    acc[r] += dot_pair(row, even, odd) * spread(factors.of_row[r], kPairIndex.lanes[0]);
+    acc[r] += dot_pair<kPrecision>(row, input) * spread(factors.of_row[r], kPairIndex.lanes[0]);
   }
 }
 
-template <int kRows>
+template <Precision kPrecision, int kRows>
 LILY_INLINE void accumulate_8bit(const WeightRows& w, const DecodeInput& x, std::int64_t group,
                                  std::int64_t n, F32 (&acc)[kRows]) {
   const Factors<kRows> factors(w, x, group, first_lanes(n), acc);
   for (std::int64_t g = 0; g < n; ++g) {
-    const __m512i codes_x = load_once(x.natural + (group + g) * 64);
+    const __m512i high = load_once(x.high.natural + (group + g) * 64);
+    const __m512i low = load_once(x.low.natural + (group + g) * 64);
     const __m512i lane = _mm512_set1_epi32(static_cast<int>(g));
     for (int r = 0; r < kRows; ++r) {
       prefetch(w, (group + g) * kRows + r);
       const __m512i codes = load_once(w.codes + r * w.code_stride + (group + g) * 64);
-      const __m512i sum = _mm512_dpbusd_epi32(_mm512_setzero_si512(), codes, codes_x);
+      __m512i sum = _mm512_dpbusd_epi32(_mm512_setzero_si512(), codes, high);
+      if constexpr (kPrecision == Precision::kFine) {
+        sum = _mm512_dpbusd_epi32(_mm512_slli_epi32(sum, 8), codes, low);
+      }
       const __m512 factor = _mm512_permutexvar_ps(lane, reinterpret_cast<__m512>(factors.of_row[r]));
       acc[r] += reinterpret_cast<F32>(_mm512_cvtepi32_ps(sum)) * reinterpret_cast<F32>(factor);
     }
   }
 }
 
-template <int kBits, int kRows>
+template <int kBits, Precision kPrecision, int kRows>
 __attribute__((noinline)) void decode_rows(const WeightRows& rows, const DecodeInput& input,
                                            float (&y)[kRows]) {
   const WeightRows w = rows;
@@ -162,15 +188,16 @@ __attribute__((noinline)) void decode_rows(const WeightRows& rows, const DecodeI
   F32 acc[kRows] = {};
   std::int64_t g = 0;
   if constexpr (kBits == 4) {
-    for (; g + 16 <= w.groups; g += 16) accumulate_pairs<8>(w, x, g, acc);
+    for (; g + 16 <= w.groups; g += 16) accumulate_pairs<kPrecision, 8>(w, x, g, acc);
     if (g + 8 <= w.groups) {
-      accumulate_pairs<4>(w, x, g, acc);
+      accumulate_pairs<kPrecision, 4>(w, x, g, acc);
       g += 8;
     }
-    for (; g + 2 <= w.groups; g += 2) accumulate_pairs<1>(w, x, g, acc);
-    if (g < w.groups) accumulate_group(w, x, g, acc);
+    for (; g + 2 <= w.groups; g += 2) accumulate_pairs<kPrecision, 1>(w, x, g, acc);
+    if (g < w.groups) accumulate_group<kPrecision>(w, x, g, acc);
   } else {
-    for (; g < w.groups; g += 16) accumulate_8bit(w, x, g, w.groups - g < 16 ? w.groups - g : 16, acc);
+    for (; g < w.groups; g += 16)
+      accumulate_8bit<kPrecision>(w, x, g, w.groups - g < 16 ? w.groups - g : 16, acc);
   }
   for (int r = 0; r < kRows; ++r) y[r] = reduce_add(acc[r]);
 }

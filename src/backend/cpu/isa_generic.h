@@ -51,7 +51,7 @@ LILY_INLINE void dot_tile(const Tile& tile, const std::int8_t* const (&x)[kToken
 }
 
 template <int kBits>
-LILY_INLINE std::int32_t dot_group(const std::byte* codes, const DecodeInput& x, std::int64_t g) {
+LILY_INLINE std::int32_t dot_group(const std::byte* codes, const DecodePlane& x, std::int64_t g) {
   std::int32_t sum = 0;
   if constexpr (kBits == 4) {
     for (int i = 0; i < 32; ++i) {
@@ -64,14 +64,18 @@ LILY_INLINE std::int32_t dot_group(const std::byte* codes, const DecodeInput& x,
   return sum;
 }
 
-template <int kBits, int kRows>
+template <int kBits, Precision kPrecision, int kRows>
 LILY_INLINE void decode_rows(const WeightRows& w, const DecodeInput& x, float (&y)[kRows]) {
   for (int r = 0; r < kRows; ++r) {
     y[r] = 0;
     for (std::int64_t g = 0; g < w.groups; ++g) {
       const float scale = bf16_at(w.scales + r * w.scale_stride + g * 2) * x.scales[g];
       const float bias = bf16_at(w.biases + r * w.scale_stride + g * 2);
-      y[r] += scale * static_cast<float>(dot_group<kBits>(w.codes + r * w.code_stride, x, g));
+      std::int32_t sum = dot_group<kBits>(w.codes + r * w.code_stride, x.high, g);
+      if constexpr (kPrecision == Precision::kFine) {
+        sum = sum * 256 + dot_group<kBits>(w.codes + r * w.code_stride, x.low, g);
+      }
+      y[r] += scale * static_cast<float>(sum);
       y[r] += bias * x.sums[g];
     }
   }

@@ -16,22 +16,47 @@ inline constexpr std::int64_t kStateColumns = 32;      ///< value columns of a r
 inline constexpr std::int64_t kMostValueHeads = 8;     ///< that share a linear key head
 inline constexpr std::int64_t kAttentionQueries = 64;  ///< most query vectors of one attention call
 
+/// Which integers stand for activations. Fine ones are 256 times a coarse one plus a rest, so both lie in
+/// memory as planes of int8: coarse products read the first, fine ones take a second dot product with the
+/// same weights.
+enum class Precision {
+  kCoarse,  ///< 8 bits: x is about scale * high
+  kFine,    ///< 16 bits: x is about scale / 256 * (256 * high + low)
+};
+
+/// The codes of one plane, in both orders.
+struct CodePlane {
+  std::int8_t* split = nullptr;
+  std::int8_t* natural = nullptr;
+};
+
+/// Scale and scale * sum of the group's codes, a group, at one precision.
+struct GroupFactors {
+  float* scales = nullptr;
+  float* sums = nullptr;
+};
+
 /// How quantised activations lie in memory; `capacity` tokens fit. A group's 64 codes are 32 of even index,
 /// then 32 of odd index for 4-bit weights (`split`), which is the order in which masking a byte's nibbles
 /// yields them; and in their own order for 8-bit weights (`natural`).
 ///
-///   by token (decode):  split[token][evens in/2 | odds in/2]       natural[token][in] scales[token][in/64]
-///   by group (prefill): split[group][token][evens 32 | odds 32]    natural[group][token][64]
-///   scales[group][token]
+///   by token (decode):  split[token][evens in/2 | odds in/2]     natural[token][in] factors[token][in/64] by
+///   group (prefill): split[group][token][evens 32 | odds 32]  natural[group][token][64]
+///   factors[group][token]
 struct QuantizedRows {
-  std::int8_t* split = nullptr;
-  std::int8_t* natural = nullptr;
-  float* scales = nullptr;  ///< x is about scale * code
-  float* sums = nullptr;    ///< scale * sum of the group's codes; shaped like scales
+  CodePlane high;
+  CodePlane low;
+  GroupFactors coarse;
+  GroupFactors fine;
   std::int64_t capacity = 0;
+
+  [[nodiscard]] const GroupFactors& factors(Precision precision) const {
+    return precision == Precision::kFine ? fine : coarse;
+  }
 };
 
-/// Quantises consecutive groups of one token: code = round(x / scale), scale = max|x| / 127 over a group.
+/// Quantises consecutive groups of one token: 256 high + low = round(256 x / scale), scale = max|x| / 127
+/// over a group.
 struct QuantizeArgs {
   const float* values;  ///< [64 groups]
   QuantizedRows out;
@@ -53,7 +78,8 @@ struct MatmulArgs {
   std::int64_t row_end;
 
   const float* values;         ///< f32 activations [*, in], for matmul_exact
-  QuantizedRows quantized;     ///< int8 activations, for the others
+  QuantizedRows quantized;     ///< integer activations, for the others
+  Precision precision;         ///< of those
   const std::int32_t* tokens;  ///< [count] which activation rows; null for 0, 1, 2, ...
   std::int64_t count;
 

@@ -21,53 +21,61 @@ typedef std::int8_t I8 __attribute__((vector_size(kLanes)));
 typedef std::uint16_t BytePairs __attribute__((vector_size(64)));
 typedef std::uint8_t HalfGroup __attribute__((vector_size(32)));
 
-struct GroupTarget {
-  std::int8_t* even;
-  std::int8_t* odd;
-  std::int8_t* natural;
-  float* scale;
-  float* sum;
+/// Where a group's codes and factors begin in their arrays.
+struct GroupPlace {
+  std::int64_t even;
+  std::int64_t odd;
+  std::int64_t natural;
+  std::int64_t slot;
 };
 
-LILY_INLINE GroupTarget group_target(const QuantizeArgs& a, std::int64_t group) {
-  const QuantizedRows& out = a.out;
+LILY_INLINE GroupPlace group_place(const QuantizeArgs& a, std::int64_t group) {
   if (a.by_group) {
-    const std::int64_t slot = group * out.capacity + a.token;
-    return {out.split + slot * 64, out.split + slot * 64 + 32, out.natural + slot * 64, out.scales + slot,
-            out.sums + slot};
+    const std::int64_t slot = group * a.out.capacity + a.token;
+    return {slot * 64, slot * 64 + 32, slot * 64, slot};
   }
   const std::int64_t in = a.row_groups * kGroup;
-  std::int8_t* row = out.split + a.token * in;
-  const std::int64_t slot = a.token * a.row_groups + group;
-  return {row + group * 32, row + in / 2 + group * 32, out.natural + a.token * in + group * kGroup,
-          out.scales + slot, out.sums + slot};
+  const std::int64_t row = a.token * in;
+  return {row + group * 32, row + in / 2 + group * 32, row + group * kGroup, a.token * a.row_groups + group};
 }
 
-LILY_INLINE void quantize_group(const float* x, const GroupTarget& out) {
+LILY_INLINE void split_plane(const CodePlane& plane, const GroupPlace& place) {
+  const auto pairs = load<BytePairs>(plane.natural + place.natural);
+  store(plane.split + place.even, __builtin_convertvector(pairs, HalfGroup));
+  store(plane.split + place.odd, __builtin_convertvector(pairs >> 8, HalfGroup));
+}
+
+LILY_INLINE void quantize_group(const float* x, const QuantizedRows& out, const GroupPlace& place) {
   F32 largest = F32{};
   for (int i = 0; i < kGroup; i += kLanes) {
     const F32 v = load_f32(x + i);
     largest = max(largest, max(v, -v));
   }
   const float absmax = reduce_max(largest);
-  const float inverse = absmax > 0 ? 127.0F / absmax : 0.0F;
+  const float inverse = absmax > 0 ? 127.0F * 256.0F / absmax : 0.0F;
   constexpr float kToInteger = 12582912.0F;  // 1.5 * 2^23: adding it rounds to nearest even
-  I32 total = I32{};
+  I32 coarse_total = I32{};
+  I32 fine_total = I32{};
   for (int i = 0; i < kGroup; i += kLanes) {
     const I32 codes = as_i32(load_f32(x + i) * inverse + kToInteger) - 0x4b400000;
-    store(out.natural + i, __builtin_convertvector(codes, I8));
-    total += codes;
+    const I32 high = (codes + 128) >> 8;
+    store(out.high.natural + place.natural + i, __builtin_convertvector(high, I8));
+    store(out.low.natural + place.natural + i, __builtin_convertvector(codes - (high << 8), I8));
+    coarse_total += high;
+    fine_total += codes;
   }
-  const auto pairs = load<BytePairs>(out.natural);
-  store(out.even, __builtin_convertvector(pairs, HalfGroup));
-  store(out.odd, __builtin_convertvector(pairs >> 8, HalfGroup));
-  *out.scale = absmax / 127.0F;
-  *out.sum = *out.scale * reduce_add(__builtin_convertvector(total, F32));
+  split_plane(out.high, place);
+  split_plane(out.low, place);
+  const float scale = absmax / 127.0F;
+  out.coarse.scales[place.slot] = scale;
+  out.coarse.sums[place.slot] = scale * reduce_add(__builtin_convertvector(coarse_total, F32));
+  out.fine.scales[place.slot] = scale / 256.0F;
+  out.fine.sums[place.slot] = scale / 256.0F * reduce_add(__builtin_convertvector(fine_total, F32));
 }
 
 void quantize(const QuantizeArgs& args) {
   for (std::int64_t i = 0; i < args.groups; ++i) {
-    quantize_group(args.values + i * kGroup, group_target(args, args.first_group + i));
+    quantize_group(args.values + i * kGroup, args.out, group_place(args, args.first_group + i));
   }
 }
 
@@ -112,30 +120,42 @@ LILY_INLINE WeightRows weight_rows(const MatmulArgs& a, std::int64_t row) {
 
 // ---- decode: a few rows at a time against one token ----
 
-template <int kBits, int kRows>
+LILY_INLINE DecodePlane decode_plane(const CodePlane& plane, std::int64_t token, std::int64_t in) {
+  const std::int8_t* split = plane.split + token * in;
+  return {split, split + in / 2, plane.natural + token * in};
+}
+
+template <int kBits, Precision kPrecision, int kRows>
 LILY_INLINE void decode_block(const MatmulArgs& a, std::int64_t row) {
   const WeightRows w = weight_rows(a, row);
+  const GroupFactors& factors = a.quantized.factors(kPrecision);
   for (std::int64_t i = 0; i < a.count; ++i) {
     const std::int64_t token = token_of(a, i);
-    const std::int8_t* split = a.quantized.split + token * a.in;
-    const DecodeInput x = {split, split + a.in / 2, a.quantized.natural + token * a.in,
-                           a.quantized.scales + token * w.groups, a.quantized.sums + token * w.groups};
+    const DecodeInput x = {decode_plane(a.quantized.high, token, a.in),
+                           decode_plane(a.quantized.low, token, a.in), factors.scales + token * w.groups,
+                           factors.sums + token * w.groups};
     float y[kRows];
-    decode_rows<kBits, kRows>(w, x, y);
+    decode_rows<kBits, kPrecision, kRows>(w, x, y);
     float* out = out_row(a, i, row);
     for (int r = 0; r < kRows; ++r) emit(a, i, out + r, y[r]);
   }
 }
 
-template <int kBits>
+template <int kBits, Precision kPrecision>
 void decode_all(const MatmulArgs& a) {
   std::int64_t row = a.row_begin;
-  for (; row + kDecodeRows <= a.row_end; row += kDecodeRows) decode_block<kBits, kDecodeRows>(a, row);
-  for (; row < a.row_end; ++row) decode_block<kBits, 1>(a, row);
+  for (; row + kDecodeRows <= a.row_end; row += kDecodeRows) {
+    decode_block<kBits, kPrecision, kDecodeRows>(a, row);
+  }
+  for (; row < a.row_end; ++row) decode_block<kBits, kPrecision, 1>(a, row);
 }
 
 void matmul_decode(const MatmulArgs& args) {
-  args.bits == 4 ? decode_all<4>(args) : decode_all<8>(args);
+  if (args.precision == Precision::kFine) {
+    args.bits == 4 ? decode_all<4, Precision::kFine>(args) : decode_all<8, Precision::kFine>(args);
+  } else {
+    args.bits == 4 ? decode_all<4, Precision::kCoarse>(args) : decode_all<8, Precision::kCoarse>(args);
+  }
 }
 
 // ---- prefill: a tile of kLanes rows against many tokens ----
@@ -174,7 +194,8 @@ LILY_INLINE void load_scales(const std::byte* first, std::int64_t stride, int ro
 }
 
 struct PrefillBlock {
-  const std::int8_t* codes;  // of group 0
+  const std::int8_t* high;  // of group 0
+  const std::int8_t* low;
   std::int64_t capacity;
   const float* scales;
   const float* sums;
@@ -184,13 +205,24 @@ struct PrefillBlock {
 };
 
 template <int kBits, int kTokens>
+LILY_INLINE void dot_plane(const Tile& tile, const std::int8_t* plane, std::int64_t base,
+                           const std::int32_t* tokens, I32 (&sum)[kTokens]) {
+  const std::int8_t* x[kTokens];
+  for (int t = 0; t < kTokens; ++t) x[t] = plane + (base + tokens[t]) * 64;
+  dot_tile<kBits, kTokens>(tile, x, sum);
+}
+
+template <int kBits, Precision kPrecision, int kTokens>
 LILY_INLINE void accumulate_tokens(const Tile& tile, F32 scale, F32 bias, std::int64_t group, int first,
                                    PrefillBlock& block) {
   const std::int64_t base = group * block.capacity;
-  const std::int8_t* x[kTokens];
-  for (int t = 0; t < kTokens; ++t) x[t] = block.codes + (base + block.tokens[first + t]) * 64;
   I32 sum[kTokens];
-  dot_tile<kBits, kTokens>(tile, x, sum);
+  dot_plane<kBits, kTokens>(tile, block.high, base, block.tokens + first, sum);
+  if constexpr (kPrecision == Precision::kFine) {
+    I32 low[kTokens];
+    dot_plane<kBits, kTokens>(tile, block.low, base, block.tokens + first, low);
+    for (int t = 0; t < kTokens; ++t) sum[t] = (sum[t] << 8) + low[t];
+  }
   for (int t = 0; t < kTokens; ++t) {
     const std::int64_t slot = base + block.tokens[first + t];
     const F32 product = __builtin_convertvector(sum[t], F32) * (scale * block.scales[slot]);
@@ -198,13 +230,17 @@ LILY_INLINE void accumulate_tokens(const Tile& tile, F32 scale, F32 bias, std::i
   }
 }
 
-template <int kBits>
+template <int kBits, Precision kPrecision>
 LILY_INLINE void accumulate_block(const Tile& tile, F32 scale, F32 bias, std::int64_t group,
                                   PrefillBlock& block) {
   int t = 0;
-  for (; t + 8 <= block.count; t += 8) accumulate_tokens<kBits, 8>(tile, scale, bias, group, t, block);
-  for (; t + 2 <= block.count; t += 2) accumulate_tokens<kBits, 2>(tile, scale, bias, group, t, block);
-  if (t < block.count) accumulate_tokens<kBits, 1>(tile, scale, bias, group, t, block);
+  for (; t + 8 <= block.count; t += 8) {
+    accumulate_tokens<kBits, kPrecision, 8>(tile, scale, bias, group, t, block);
+  }
+  for (; t + 2 <= block.count; t += 2) {
+    accumulate_tokens<kBits, kPrecision, 2>(tile, scale, bias, group, t, block);
+  }
+  if (t < block.count) accumulate_tokens<kBits, kPrecision, 1>(tile, scale, bias, group, t, block);
 }
 
 // A tile's 16 rows are walked side by side, too short for the hardware to follow: so while one group of a
@@ -219,7 +255,7 @@ LILY_INLINE void prefetch_next_tile(const WeightRows& w, std::int64_t group) {
   __builtin_prefetch(w.biases + kLanes * w.scale_stride + group * kLanes * 2);
 }
 
-template <int kBits>
+template <int kBits, Precision kPrecision>
 void prefill_tile(const WeightRows& w, int rows, PrefillBlock& block) {
   for (int t = 0; t < block.count; ++t) block.acc[t] = F32{};
   for (std::int64_t g0 = 0; g0 < w.groups; g0 += kScaleGroups) {
@@ -232,7 +268,7 @@ void prefill_tile(const WeightRows& w, int rows, PrefillBlock& block) {
       prefetch_next_tile<kBits>(w, g0 + g);
       Tile tile;
       load_tile<kBits>(w, rows, g0 + g, tile);
-      accumulate_block<kBits>(tile, scales[g], biases[g], g0 + g, block);
+      accumulate_block<kBits, kPrecision>(tile, scales[g], biases[g], g0 + g, block);
     }
   }
 }
@@ -249,13 +285,15 @@ LILY_INLINE void emit_tile(const MatmulArgs& a, std::int64_t first, std::int64_t
   }
 }
 
-template <int kBits>
+template <int kBits, Precision kPrecision>
 void prefill_all(const MatmulArgs& a) {
+  const QuantizedRows& x = a.quantized;
   PrefillBlock block;
-  block.codes = kBits == 4 ? a.quantized.split : a.quantized.natural;
-  block.capacity = a.quantized.capacity;
-  block.scales = a.quantized.scales;
-  block.sums = a.quantized.sums;
+  block.high = kBits == 4 ? x.high.split : x.high.natural;
+  block.low = kBits == 4 ? x.low.split : x.low.natural;
+  block.capacity = x.capacity;
+  block.scales = x.factors(kPrecision).scales;
+  block.sums = x.factors(kPrecision).sums;
   for (std::int64_t first = 0; first < a.count; first += kTokenBlock) {
     block.count = static_cast<int>(a.count - first < kTokenBlock ? a.count - first : kTokenBlock);
     for (int t = 0; t < block.count; ++t) {
@@ -263,14 +301,18 @@ void prefill_all(const MatmulArgs& a) {
     }
     for (std::int64_t row = a.row_begin; row < a.row_end; row += kLanes) {
       const int rows = static_cast<int>(a.row_end - row < kLanes ? a.row_end - row : kLanes);
-      prefill_tile<kBits>(weight_rows(a, row), rows, block);
+      prefill_tile<kBits, kPrecision>(weight_rows(a, row), rows, block);
       emit_tile(a, first, row, rows, block);
     }
   }
 }
 
 void matmul_prefill(const MatmulArgs& args) {
-  args.bits == 4 ? prefill_all<4>(args) : prefill_all<8>(args);
+  if (args.precision == Precision::kFine) {
+    args.bits == 4 ? prefill_all<4, Precision::kFine>(args) : prefill_all<8, Precision::kFine>(args);
+  } else {
+    args.bits == 4 ? prefill_all<4, Precision::kCoarse>(args) : prefill_all<8, Precision::kCoarse>(args);
+  }
 }
 
 // ---- exact: f32 activations and weights widened to f32 ----

@@ -6,10 +6,11 @@
 //  of which
 //    `bytes` are read and the rest is zero; rows past the last repeat it.
 //  - dot_tile<bits, tokens>(tile, x, sum): sum[t], lane r = codes of row r times the 64 codes at x[t].
-//  - decode_rows<bits, rows>(w, x, y): y[r] = row r of w times one token.
+//  - decode_rows<bits, precision, rows>(w, x, y): y[r] = row r of w times one token.
 //  - widen_bytes(p): lane i = byte i.
 #pragma once
 
+#include "backend/cpu/kernels.h"
 #include "backend/cpu/vector_impl.h"
 
 namespace lily::cpu {
@@ -49,11 +50,15 @@ LILY_INLINE void prefetch_scales(const WeightRows& w, int row, std::int64_t grou
   __builtin_prefetch(w.biases + (row + kRowsAhead) * w.scale_stride + group * 2);
 }
 
-/// One token's quantised activations, laid out by token.
-struct DecodeInput {
+/// One plane of one token's quantised activations, laid out by token.
+struct DecodePlane {
   const std::int8_t* even;
   const std::int8_t* odd;
   const std::int8_t* natural;
+};
+struct DecodeInput {
+  DecodePlane high;
+  DecodePlane low;
   const float* scales;
   const float* sums;
 };

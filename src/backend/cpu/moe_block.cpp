@@ -71,6 +71,10 @@ void CpuBackend::expand(const MoeWeights& w, std::int64_t expert, Phase phase, s
   const std::int64_t count = shared ? step_.count(phase) : lists.count(expert);
   Activations& out = shared ? shared_expanded_ : expanded_;
   ThreadScratch& scratch = scratch_[static_cast<std::size_t>(thread)];
+  // Where 8 bits are enough: a third of the multiplications of a prompt. Divergence from f32 goldens of the
+  // random checkpoint with the narrowest routing margins, and top-1 agreement: 8 bits everywhere 0.018 and 90
+  // %, here and in the experts' down_proj 0.005 and 95 %, here alone 0.004 and 96 %.
+  const Precision precision = shared ? Precision::kFine : Precision::kCoarse;
   for (std::int64_t begin = 0; begin < count; begin += kMoeTokens) {
     PartialProduct part{.matrix = shared ? w.shared_gate_proj : w.gate_proj,
                         .expert = shared ? 0 : expert,
@@ -80,7 +84,8 @@ void CpuBackend::expand(const MoeWeights& w, std::int64_t expert, Phase phase, s
                         .count = std::min(kMoeTokens, count - begin),
                         .out = scratch.gate.data(),
                         .out_stride = kRowBlock,
-                        .out_origin = column};
+                        .out_origin = column,
+                        .precision = precision};
     products_.compute(input_, phase, part, thread);
     PartialProduct up{.matrix = shared ? w.shared_up_proj : w.up_proj,
                       .expert = part.expert,
@@ -90,7 +95,8 @@ void CpuBackend::expand(const MoeWeights& w, std::int64_t expert, Phase phase, s
                       .count = part.count,
                       .out = scratch.up.data(),
                       .out_stride = kRowBlock,
-                      .out_origin = column};
+                      .out_origin = column,
+                      .precision = precision};
     products_.compute(input_, phase, up, thread);
     for (std::int64_t i = 0; i < part.count; ++i) {
       const std::int64_t entry = first + begin + i;

@@ -56,6 +56,7 @@ void Products::compute_by(const Activations& x, Phase phase, const PartialProduc
                            .row_end = part.row_end,
                            .values = x.values(phase),
                            .quantized = x.quantized(phase),
+                           .precision = part.precision,
                            .tokens = part.tokens,
                            .count = part.count,
                            .out = part.out,

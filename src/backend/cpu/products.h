@@ -37,8 +37,9 @@ struct PartialProduct {
   std::int64_t out_stride = 0;
   std::int64_t out_origin = 0;
   const std::int32_t* out_rows = nullptr;
-  const float* factors = nullptr;  ///< out += factors[i] * y
-  bool accumulate = false;         ///< out += y
+  const float* factors = nullptr;          ///< out += factors[i] * y
+  bool accumulate = false;                 ///< out += y
+  Precision precision = Precision::kFine;  ///< of the activations, unless the backend is exact
 };
 
 class Products {

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "backend/cpu/isa.h"
+#include "backend/cpu/quantized_memory.h"
 #include "tests/backend/cpu/quantized_matrix.h"
 
 namespace lily::cpu {
@@ -46,18 +47,19 @@ TEST(SelectKernels, TakesEveryUsableNameAndRefusesOthers) {
 /// Activations of some tokens in all the forms kernels read, and what the int8 codes stand for.
 struct Activations {
   Activations(const Kernels& kernels, std::int64_t tokens, std::int64_t in, bool by_group, std::uint32_t seed)
-      : tokens_(tokens), in_(in), by_group_(by_group), values(random_floats(tokens * in, seed)) {
-    split.resize(at(tokens * in));
-    natural.resize(at(tokens * in));
-    scales.resize(at(tokens * in / 64));
-    sums.resize(at(tokens * in / 64));
+      : tokens_(tokens),
+        in_(in),
+        by_group_(by_group),
+        values(random_floats(tokens * in, seed)),
+        memory(tokens * in),
+        rows(memory.rows(tokens)) {
     for (std::int64_t t = 0; t < tokens; ++t) {
       // Groups of very different size, and one of zeros.
       for (std::int64_t c = 0; c < in; ++c) {
         values[at(t * in + c)] *= (c / 64 + t) % 5 == 4 ? 0.0F : static_cast<float>(1 + (c / 64) % 3);
       }
       kernels.quantize({.values = &values[at(t * in)],
-                        .out = rows(),
+                        .out = rows,
                         .token = t,
                         .first_group = 0,
                         .groups = in / 64,
@@ -65,44 +67,51 @@ struct Activations {
                         .by_group = by_group});
     }
   }
-  QuantizedRows rows() { return {split.data(), natural.data(), scales.data(), sums.data(), tokens_}; }
 
-  [[nodiscard]] float quantized(std::int64_t t, std::int64_t c) const {
+  /// What the codes of an activation stand for.
+  [[nodiscard]] float quantized(std::int64_t t, std::int64_t c, Precision precision) const {
     const std::int64_t group = c / 64;
     const std::int64_t slot = by_group_ ? group * tokens_ + t : t * (in_ / 64) + group;
-    const std::int64_t first = by_group_ ? slot * 64 : t * in_ + group * 64;
-    return scales[at(slot)] * static_cast<float>(natural[at(first + c % 64)]);
+    const std::int64_t place = (by_group_ ? slot * 64 : t * in_ + group * 64) + c % 64;
+    const int high = rows.high.natural[place];
+    const int code = precision == Precision::kFine ? 256 * high + rows.low.natural[place] : high;
+    return rows.factors(precision).scales[slot] * static_cast<float>(code);
   }
 
   std::int64_t tokens_;
   std::int64_t in_;
   bool by_group_;
   std::vector<float> values;
-  std::vector<std::int8_t> split;
-  std::vector<std::int8_t> natural;
-  std::vector<float> scales;
-  std::vector<float> sums;
+  QuantizedMemory memory;
+  QuantizedRows rows;
 };
+
+void expect_quantized_group(const Activations& x, std::int64_t t, std::int64_t g, Precision precision) {
+  const std::int64_t slot = x.by_group_ ? g * x.tokens_ + t : t * (x.in_ / 64) + g;
+  const float scale = x.rows.factors(precision).scales[slot];
+  // The coarse code is the fine one rounded once more: off by a 512th of a step at most.
+  const float bound = (precision == Precision::kFine ? 0.5001F : 0.503F) * scale;
+  double sum = 0;
+  for (std::int64_t c = 0; c < 64; ++c) {
+    const float code = x.quantized(t, g * 64 + c, precision);
+    EXPECT_LE(std::abs(code - x.values[at(t * x.in_ + g * 64 + c)]), bound);
+    sum += code;
+    const std::int64_t natural = (x.by_group_ ? slot * 64 : t * x.in_ + g * 64) + c;
+    const std::int64_t half = c % 2 == 0 ? 0 : (x.by_group_ ? 32 : x.in_ / 2);
+    const std::int64_t split = (x.by_group_ ? slot * 64 : t * x.in_ + g * 32) + half + c / 2;
+    EXPECT_EQ(x.rows.high.split[split], x.rows.high.natural[natural]);
+    EXPECT_EQ(x.rows.low.split[split], x.rows.low.natural[natural]);
+  }
+  EXPECT_NEAR(x.rows.factors(precision).sums[slot], sum, 1e-5 * (64 * scale + std::abs(sum)));
+}
 
 TEST_P(KernelTest, QuantizeRoundsToNearestAndSumsWhatItStored) {
   for (const bool by_group : {false, true}) {
-    Activations x(k_, 3, 192, by_group, 7);
+    const Activations x(k_, 3, 192, by_group, 7);
     for (std::int64_t t = 0; t < 3; ++t) {
       for (std::int64_t g = 0; g < 3; ++g) {
-        const std::int64_t slot = by_group ? g * 3 + t : t * 3 + g;
-        const float scale = x.scales[at(slot)];
-        int sum = 0;
-        for (std::int64_t c = 0; c < 64; ++c) {
-          EXPECT_LE(std::abs(x.quantized(t, g * 64 + c) - x.values[at(t * 192 + g * 64 + c)]),
-                    0.5001F * scale);
-          const std::int64_t first = by_group ? slot * 64 : t * 192 + g * 64;
-          const int code = x.natural[at(first + c)];
-          sum += code;
-          const std::int64_t half = c % 2 == 0 ? 0 : (by_group ? 32 : 192 / 2);
-          const std::int64_t base = by_group ? slot * 64 : t * 192 + g * 32;
-          EXPECT_EQ(x.split[at(base + half + c / 2)], code);
-        }
-        EXPECT_NEAR(x.sums[at(slot)], scale * static_cast<float>(sum), 1e-5F * std::abs(x.sums[at(slot)]));
+        expect_quantized_group(x, t, g, Precision::kCoarse);
+        expect_quantized_group(x, t, g, Precision::kFine);
       }
     }
   }
@@ -115,6 +124,7 @@ struct Product {
   Route route;
   const RandomMatrix& matrix;
   Activations& x;
+  Precision precision = Precision::kFine;
   std::vector<float> scratch = {};
 
   /// The arguments for all rows and tokens, into `out` [tokens, out].
@@ -129,7 +139,8 @@ struct Product {
             .row_begin = 0,
             .row_end = m.out,
             .values = x.values.data(),
-            .quantized = x.rows(),
+            .quantized = x.rows,
+            .precision = precision,
             .tokens = nullptr,
             .count = x.tokens_,
             .out = out,
@@ -164,8 +175,8 @@ void expect_product(Product& product) {
       double sum = 0;
       double magnitude = 0;  // of the terms that are really added: codes times scales, and biases
       for (std::int64_t c = 0; c < m.in; ++c) {
-        const double x =
-            product.route == Route::kExact ? product.x.values[at(t * m.in + c)] : product.x.quantized(t, c);
+        const double x = product.route == Route::kExact ? product.x.values[at(t * m.in + c)]
+                                                        : product.x.quantized(t, c, product.precision);
         sum += x * w[at(c)];
         magnitude += std::abs(x) * 4.0 / std::sqrt(static_cast<double>(m.in));
       }
@@ -187,10 +198,13 @@ TEST_P(KernelTest, ProductsMatchPlainCodeAtEveryEdge) {
           const RandomMatrix matrix(1, s.out, s.in, bits,
                                     static_cast<std::uint32_t>(s.out * 31 + s.in + bits));
           Activations x(k_, tokens, s.in, route == Route::kPrefill, static_cast<std::uint32_t>(tokens));
-          Product product{k_, route, matrix, x};
-          SCOPED_TRACE(::testing::Message() << "route " << static_cast<int>(route) << " bits " << bits
-                                            << " out " << s.out << " in " << s.in << " tokens " << tokens);
-          expect_product(product);
+          for (const Precision precision : {Precision::kCoarse, Precision::kFine}) {
+            Product product{k_, route, matrix, x, precision};
+            SCOPED_TRACE(::testing::Message() << "route " << static_cast<int>(route) << " bits " << bits
+                                              << " out " << s.out << " in " << s.in << " tokens " << tokens
+                                              << " precision " << static_cast<int>(precision));
+            expect_product(product);
+          }
         }
       }
     }
@@ -214,12 +228,10 @@ TEST_P(KernelTest, ExtremeCodesDoNotSaturate) {
                                      std::byte{0x3f}};  // 1.0
     std::vector<std::byte> biases(4, std::byte{0});
     std::vector<float> values(at(in), 127.0F);
-    std::vector<std::int8_t> split(at(in));
-    std::vector<std::int8_t> natural(at(in));
-    std::vector<float> sx(2);
-    std::vector<float> sums(2);
-    const QuantizedRows rows = {split.data(), natural.data(), sx.data(), sums.data(), 1};
-    for (const bool prefill : {false, true}) {
+    QuantizedMemory memory(in);
+    const QuantizedRows rows = memory.rows(1);
+    for (const int variant : {0, 1, 2, 3}) {
+      const bool prefill = variant % 2 == 1;
       for (const float sign : {1.0F, -1.0F}) {
         for (float& v : values) v = sign * 127.0F;
         k_.quantize({values.data(), rows, 0, 0, 2, 2, prefill});
@@ -232,6 +244,7 @@ TEST_P(KernelTest, ExtremeCodesDoNotSaturate) {
         a.bits = bits;
         a.row_end = 1;
         a.quantized = rows;
+        a.precision = variant < 2 ? Precision::kCoarse : Precision::kFine;
         a.count = 1;
         a.out = &y;
         a.out_stride = 1;
@@ -250,23 +263,26 @@ TEST_P(KernelTest, ProductsDoNotDependOnCompanyOrCut) {
     for (const int bits : {4, 8}) {
       const RandomMatrix matrix(1, kOut, 320, bits, 11);
       Activations x(k_, kTokens, 320, route == Route::kPrefill, 12);
-      Product product{k_, route, matrix, x};
-      std::vector<float> together(at(kTokens * kOut));
-      product.run(product.args(together.data()));
+      for (const Precision precision : {Precision::kCoarse, Precision::kFine}) {
+        Product product{k_, route, matrix, x, precision};
+        std::vector<float> together(at(kTokens * kOut));
+        product.run(product.args(together.data()));
 
-      std::vector<float> apart(together.size());
-      for (std::int32_t t = 0; t < kTokens; ++t) {
-        for (const auto& [begin, end] : {std::pair<int, int>{0, 16}, {16, 32}, {32, 40}}) {
-          MatmulArgs a = product.args(apart.data());
-          a.tokens = &t;
-          a.out_rows = &t;
-          a.count = 1;
-          a.row_begin = begin;
-          a.row_end = end;
-          product.run(a);
+        std::vector<float> apart(together.size());
+        for (std::int32_t t = 0; t < kTokens; ++t) {
+          for (const auto& [begin, end] : {std::pair<int, int>{0, 16}, {16, 32}, {32, 40}}) {
+            MatmulArgs a = product.args(apart.data());
+            a.tokens = &t;
+            a.out_rows = &t;
+            a.count = 1;
+            a.row_begin = begin;
+            a.row_end = end;
+            product.run(a);
+          }
         }
+        EXPECT_EQ(together, apart) << "route " << static_cast<int>(route) << " bits " << bits << " precision "
+                                   << static_cast<int>(precision);
       }
-      EXPECT_EQ(together, apart) << "route " << static_cast<int>(route) << " bits " << bits;
     }
   }
 }
