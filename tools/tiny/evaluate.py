@@ -12,6 +12,7 @@ import json
 import re
 import subprocess
 import time
+import urllib.error
 import urllib.request
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
@@ -70,20 +71,22 @@ def prompt_of(e):
     return render_prompt(e["messages"], e["tools"], e["enable_thinking"])
 
 
-def by_lily(exercises, folder, lily, extra):
+def by_lily(exercises, folder, lily, extra, workers):
     """One `lily run` per exercise, token ids in and out."""
     from tokenizers import Tokenizer
 
     tok = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    out = []
-    for e in exercises:
+    stop = {Shape().control_id("<|im_end|>"), Shape().control_id("<|endoftext|>")}
+
+    def one(e):
         ids = ",".join(map(str, tok.encode(prompt_of(e)).ids))
         done = subprocess.run([lily, "run", str(folder), "--ids", ids, "-n", str(NEW_TOKENS), "--print-ids", "--temperature", "0"] + extra, capture_output=True, text=True, check=True)
         new = [int(x) for x in re.findall(r"\d+", done.stdout)]
-        stop = {Shape().control_id("<|im_end|>"), Shape().control_id("<|endoftext|>")}
         new = new[: next((i for i, x in enumerate(new) if x in stop), len(new))]
-        out.append(parse(tok.decode(new, skip_special_tokens=False), e["enable_thinking"]))
-    return out
+        return parse(tok.decode(new, skip_special_tokens=False), e["enable_thinking"])
+
+    with ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(one, exercises))
 
 
 def for_openai(messages):
@@ -106,8 +109,11 @@ def by_server(exercises, url, workers):
         if e["tools"]:
             body["tools"] = e["tools"]
         request = urllib.request.Request(url.rstrip("/") + "/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=600) as answer:
-            m = json.load(answer)["choices"][0]["message"]
+        try:
+            with urllib.request.urlopen(request, timeout=600) as answer:
+                m = json.load(answer)["choices"][0]["message"]
+        except urllib.error.HTTPError as error:
+            return f"HTTP {error.code}: {error.read().decode()}", []
         calls = [(c["function"]["name"], {k: as_text(v) for k, v in json.loads(c["function"]["arguments"]).items()}) for c in m.get("tool_calls") or []]
         return (m.get("content") or "").strip(), calls
 
@@ -126,9 +132,10 @@ def main():
     parser.add_argument("--skill", help="only skills that start with this")
     parser.add_argument("--wrong", type=int, default=3, help="wrong answers to show per skill")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--heldout", type=Path, help="another file of exercises")
     args, extra = parser.parse_known_args()
     counts, exercises = defaultdict(int), []
-    for text in (args.folder / "heldout.jsonl").read_text(encoding="utf-8").splitlines():
+    for text in (args.heldout or args.folder / "heldout.jsonl").read_text(encoding="utf-8").splitlines():
         e = json.loads(text)
         counts[e["skill"]] += 1
         if counts[e["skill"]] <= args.limit and e["skill"].startswith(args.skill or ""):
@@ -137,7 +144,7 @@ def main():
     if args.url:
         got = by_server(exercises, args.url, args.workers)
     elif args.lily:
-        got = by_lily(exercises, args.folder, args.lily, extra)
+        got = by_lily(exercises, args.folder, args.lily, extra, args.workers)
     else:
         got = by_torch(exercises, args.folder, args.device)
     table = defaultdict(lambda: {True: [0, 0], False: [0, 0]})
