@@ -124,7 +124,9 @@ TEST(Engine, LettingGoOfTheHandleCancels) {
   ASSERT_NE(engine, nullptr);
   engine->submit(request(20, 100'000)).value().reset();
   EXPECT_EQ(drain(*engine->submit(request(20, 4)).value()).size(), 4U);
+  engine->drain(seconds(60));
   EXPECT_EQ(engine->stats().running, 0);
+  EXPECT_EQ(engine->stats().finished, 2);
 }
 
 TEST(Engine, AFullQueueIsSaidAndNothingIsLost) {
