@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "server/field_reader.h"
-#include "server/json.h"
+#include "text/python_json.h"
 
 namespace lily {
 namespace {
@@ -52,7 +52,7 @@ Json call_arguments(const FieldReader& function, std::optional<ApiError>& error)
   if (arguments->is_string()) {
     const auto& text = arguments->get_ref<const std::string&>();
     if (text.empty()) return Json::object();
-    auto parsed = parse_request_json(text);
+    auto parsed = parse_template_json(text);
     if (parsed.ok() && parsed->is_object()) return std::move(parsed).value();
     error = invalid_field(path, "expected the text of a JSON object, found " + describe(*arguments));
   } else {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "server/json.h"
+#include "text/python_json.h"
 
 namespace lily {
 namespace {
@@ -35,7 +36,9 @@ std::string describe(const Json& value) {
   if (value.is_string() && value.get_ref<const std::string&>().size() > kLongest) {
     return dump_json(value.get_ref<const std::string&>().substr(0, kLongest)) + "...";
   }
-  return dump_json(value);
+  // Also prints what parse_template_json makes of an integer beyond 64 bits.
+  const auto text = to_template_json(value);
+  return text.ok() ? *text : "something else";
 }
 
 FieldReader::FieldReader(const Json& object, std::string path, std::optional<ApiError>& error)

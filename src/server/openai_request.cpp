@@ -8,8 +8,8 @@
 
 #include "server/chat_messages.h"
 #include "server/field_reader.h"
-#include "server/json.h"
 #include "server/openai.h"
+#include "text/python_json.h"
 
 namespace lily {
 namespace {
@@ -140,13 +140,16 @@ void refuse_unsupported(FieldReader& fields, std::optional<ApiError>& error) {
   }
 }
 
+ApiError invalid_json(const std::string& problem) {
+  return {.message = "request body: " + problem, .code = "invalid_json"};
+}
+
 }  // namespace
 
 std::variant<ChatRequest, ApiError> parse_chat_request(std::string_view body, const ChatDefaults& defaults) {
-  auto parsed = parse_request_json(body);
-  if (!parsed.ok()) {
-    return ApiError{.message = "request body: " + parsed.error().message, .code = "invalid_json"};
-  }
+  if (body.empty()) return invalid_json("expected a JSON object, found nothing");
+  auto parsed = parse_template_json(body);
+  if (!parsed.ok()) return invalid_json(parsed.error().message);
   std::optional<ApiError> error;
   FieldReader fields(*parsed, "", error);
   ChatRequest request;
