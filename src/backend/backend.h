@@ -32,9 +32,9 @@ using SlotId = std::int32_t;
 /// Which rows of a segment want logits.
 enum class Logits { kNone, kLast, kAll };
 
-/// Which kernels a segment's rows go through. They may round differently, so the choice belongs to the segment and
-/// never to its length, to the batch, or to how many tokens an expert got: a prompt's last chunk is prefill even when
-/// one token is left of it.
+/// Which kernels a segment's rows go through. They may round differently, so the choice belongs to the
+/// segment and never to its length, to the batch, or to how many tokens an expert got: a prompt's last chunk
+/// is prefill even when one token is left of it.
 enum class Phase {
   kPrefill,  ///< any number of rows
   kDecode,   ///< one row
@@ -97,7 +97,7 @@ struct BackendLimits {
 
 struct BackendOptions {
   std::string name = "auto";  ///< auto, cpu, cuda, metal, metal-emulated, reference
-  bool exact = false;         ///< cpu: f32 activations in place of int8
+  bool exact = false;         ///< cpu: f32 activations in place of integers
   int threads = 0;            ///< cpu: 0 for all physical cores this process may use
   std::string isa = "auto";   ///< cpu: auto, generic, avx2, avx512
 };
@@ -106,7 +106,7 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  /// For logs and `lily devices`: "cpu (avx512-vnni, 2 threads, int8 activations)".
+  /// For logs and `lily devices`: "cpu (AVX-512 VNNI, 2 threads, integer activations)".
   [[nodiscard]] virtual std::string description() const = 0;
 
   /// Starts a step. CHECKs that it fits the limits; every slot's state must match its segment's position.

@@ -79,7 +79,7 @@ CpuBackend::CpuBackend(const Settings& settings, const ModelWeights& weights, co
 
 std::string CpuBackend::description() const {
   return fmt::format("cpu ({}, {} thread{}, {} activations)", kernels_.description, pool_.size(),
-                     pool_.size() == 1 ? "" : "s", exact_ ? "f32" : "int8");
+                     pool_.size() == 1 ? "" : "s", exact_ ? "f32" : "integer");
 }
 
 void CpuBackend::begin(const Batch& batch) {

@@ -1,7 +1,7 @@
 // The CPU backend: the five blocks over the checkpoint's mapped bytes, with kernels chosen for the machine.
 //
 // A block is a few parallel regions with a little serial work between. Everything a step needs is allocated
-// when the backend is made. Two modes: products of int8 activations and integer codes (the default), or of
+// when the backend is made. Two modes: products of integer activations and integer codes (the default), or of
 // f32 activations and dequantised weights, with K and V kept in f32 (BackendOptions::exact).
 #pragma once
 
