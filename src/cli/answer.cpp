@@ -22,7 +22,7 @@ double per_second(std::int64_t count, double seconds) {
 
 }  // namespace
 
-Result<Answer> stream_answer(Engine& engine, GenerateRequest request, const Interrupt& interrupt,
+Result<Answer> stream_answer(Engine& engine, GenerateRequest request, const Interrupt* interrupt,
                              const AnswerSink& sink) {
   std::optional<OutputParser> parser;
   if (const Tokenizer* tokenizer = engine.model().tokenizer()) {
@@ -32,7 +32,7 @@ Result<Answer> stream_answer(Engine& engine, GenerateRequest request, const Inte
   LILY_TRY(const auto generation, engine.submit(std::move(request)));
   Answer answer;
   while (!generation->finished()) {
-    if (interrupt.pending()) generation->cancel();
+    if (interrupt != nullptr && interrupt->pending()) generation->cancel();
     const auto token = generation->next_for(kPoll);
     if (!token) {
       if (answer.ids.empty()) progress.update(generation->prefilled());

@@ -25,9 +25,9 @@ struct Answer {
 /// back.
 using AnswerSink = std::function<Result<void>(TokenId id, const OutputDelta& delta)>;
 
-/// Runs `request` to its end, or until `interrupt`; while the prompt is read, stderr shows how far it is (on
-/// a terminal). Errors: what submit() refuses, what the device reports, what `sink` returns.
-Result<Answer> stream_answer(Engine& engine, GenerateRequest request, const Interrupt& interrupt,
+/// Runs `request` to its end, or until `interrupt` (may be null); while the prompt is read, stderr shows how
+/// far it is (on a terminal). Errors: what submit() refuses, what the device reports, what `sink` returns.
+Result<Answer> stream_answer(Engine& engine, GenerateRequest request, const Interrupt* interrupt,
                              const AnswerSink& sink);
 
 /// Lays out reasoning and content as one text: reasoning dimmed, or between <think> and </think> where no

@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/interrupt.h"
+#include "cli/json_text.h"
 #include "cli/open.h"
 #include "cli/version.h"
 #include "engine/benchmark.h"
@@ -114,7 +115,7 @@ std::string format_json(const Report& report, const Options& options) {
                                 {"tokens", row.runs.front().tokens},
                                 {"runs", runs}});
   }
-  return json.dump(2) + "\n";
+  return json_document(json);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "cli/chat_command.h"
 #include "cli/commands.h"
 #include "cli/console.h"
+#include "cli/json_text.h"
 #include "cli/line_reader.h"
 #include "cli/open.h"
 #include "cli/prompt.h"
@@ -18,10 +19,9 @@ constexpr std::string_view kQuotes = "\"\"\"";
 class Conversation {
  public:
   Conversation(Engine& engine, const Options& options)
-      : engine_(engine),
-        interactive_(console::stdin_is_terminal()),
-        reader_(LineReader::create()),
-        options_(options) {}
+      : engine_(engine), reader_(LineReader::create()), options_(options) {
+    if (console::interactive()) interrupt_.emplace();
+  }
 
   Result<void> run();
 
@@ -36,10 +36,13 @@ class Conversation {
   [[nodiscard]] nlohmann::ordered_json messages() const;
   Result<void> save(const std::string& file) const;
 
+  /// Whether Ctrl-C came since this was asked last.
+  bool take_interrupt();
+  [[nodiscard]] Result<GenerateRequest> next_request();
+
   Engine& engine_;
-  bool interactive_;
   std::unique_ptr<LineReader> reader_;
-  Interrupt interrupt_;
+  std::optional<Interrupt> interrupt_;  // in a pipe Ctrl-C ends the program, as it does any filter
   nlohmann::ordered_json turns_ = nlohmann::ordered_json::array();  // user and assistant messages
   Options options_;                                                 // as the user has changed them
   std::uint64_t answers_ = 0;
@@ -54,10 +57,10 @@ std::optional<std::string> Conversation::read_entry() {
     const Line line = reader_->read(quoted ? ". " : "> ");
     if (line.kind == Line::Kind::kEnd) return entry.empty() ? std::nullopt : std::optional(entry);
     if (line.kind == Line::Kind::kInterrupted) {
-      if (warned_ || !interactive_) return std::nullopt;
+      take_interrupt();
+      if (warned_) return std::nullopt;
       warned_ = true;
       fmt::print(stderr, "{}\n", console::dim("(Ctrl-C again or Ctrl-D to leave)"));
-      interrupt_.clear();
       entry.clear();
       quoted = false;
       continue;
@@ -76,20 +79,20 @@ std::optional<std::string> Conversation::read_entry() {
 // On a terminal an error is shown and the conversation goes on; in a pipe nobody would see it, so it ends
 // there.
 Result<void> Conversation::run() {
-  if (interactive_) {
+  if (interrupt_) {
     LILY_TRY_VOID(console::print(fmt::format(
         "{}\n",
         console::dim(fmt::format("{}: /help lists the commands, Ctrl-D leaves", engine_.model().name())))));
   }
   while (!left_) {
     const auto entry = read_entry();
-    if (!entry) return interrupt_.pending() && !interactive_ ? interrupted() : Result<void>{};
+    if (!entry) return {};
     if (entry->find_first_not_of(" \t\n") == std::string::npos) continue;
     warned_ = false;
     reader_->remember(*entry);
     const auto done = say(*entry);
     if (done.ok()) continue;
-    if (!interactive_) return done.error();
+    if (!interrupt_) return done.error();
     fmt::print(stderr, "lily: {}\n", done.error().message);
   }
   return {};
@@ -137,31 +140,42 @@ Result<void> Conversation::retry() {
   return answer();
 }
 
-Result<void> Conversation::answer() {
+Result<GenerateRequest> Conversation::next_request() {
   GenerateRequest request;
+  LILY_TRY(request.prompt, chat_prompt(engine_.model(), messages(), options_.think));
   request.sampling = sampling_params(options_, engine_.model());
   request.sampling.seed += answers_++;  // a retry differs, and equal --seeds give equal conversations
   request.max_tokens = options_.max_tokens;
+  return request;
+}
+
+Result<void> Conversation::answer() {
   AnswerText text(console::styled());
   const auto sink = [&](TokenId id, const OutputDelta& delta) {
     std::string out = text.add(delta);
     if (id < 0) out += text.finish() + "\n";
     return console::print(out);
   };
-  interrupt_.clear();
-  auto prompt = chat_prompt(engine_.model(), messages(), options_.think);
-  if (prompt.ok()) request.prompt = std::move(prompt).value();
-  auto answer = prompt.ok() ? stream_answer(engine_, std::move(request), interrupt_, sink)
-                            : Result<Answer>(std::move(prompt).error());
+  const auto stream = [&]() -> Result<Answer> {
+    LILY_TRY(GenerateRequest request, next_request());
+    return stream_answer(engine_, std::move(request), interrupt_ ? &*interrupt_ : nullptr, sink);
+  };
+  take_interrupt();
+  const auto answer = stream();
   if (!answer.ok()) {
     turns_.erase(turns_.size() - 1);
-    return std::move(answer).error();
+    return answer.error();
   }
   turns_.push_back({{"role", "assistant"}, {"content", answer->content}});
   if (!answer->reasoning.empty()) turns_.back()["reasoning_content"] = answer->reasoning;
-  if (interrupt_.pending()) warned_ = true;
-  interrupt_.clear();
-  return interactive_ ? console::print(console::dim(format_summary(*answer)) + "\n") : Result<void>{};
+  warned_ = take_interrupt();
+  return interrupt_ ? console::print(console::dim(format_summary(*answer)) + "\n") : Result<void>{};
+}
+
+bool Conversation::take_interrupt() {
+  const bool pending = interrupt_ && interrupt_->pending();
+  if (pending) interrupt_->clear();
+  return pending;
 }
 
 nlohmann::ordered_json Conversation::messages() const {
@@ -173,7 +187,7 @@ nlohmann::ordered_json Conversation::messages() const {
 }
 
 Result<void> Conversation::save(const std::string& file) const {
-  return write_file(file, messages().dump(2) + "\n");
+  return write_file(file, json_document(messages()));
 }
 
 }  // namespace

@@ -43,6 +43,10 @@ bool stderr_is_terminal() {
   return ::isatty(STDERR_FILENO) != 0;
 }
 
+bool interactive() {
+  return stdin_is_terminal() && stdout_is_terminal();
+}
+
 bool styled() {
   const char* no_color = std::getenv("NO_COLOR");
   const char* term = std::getenv("TERM");

@@ -18,6 +18,8 @@ Result<std::string> read_stdin();
 [[nodiscard]] bool stdin_is_terminal();
 [[nodiscard]] bool stdout_is_terminal();
 [[nodiscard]] bool stderr_is_terminal();
+/// Somebody sits in front of both stdin and stdout.
+[[nodiscard]] bool interactive();
 /// stdout is a terminal that understands escape codes, and NO_COLOR (no-color.org) is not set.
 [[nodiscard]] bool styled();
 

@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "cli/commands.h"
 #include "cli/console.h"
+#include "cli/json_text.h"
 
 namespace lily {
 namespace {
@@ -83,7 +84,7 @@ std::string format_json(const Machine& machine, const std::vector<BackendState>&
     json["backends"].push_back(
         {{"name", backend.name}, {"works", backend.works}, {"detail", backend.detail}});
   }
-  return json.dump() + "\n";
+  return json_line(json);
 }
 
 }  // namespace

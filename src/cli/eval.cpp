@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/interrupt.h"
+#include "cli/json_text.h"
 #include "cli/open.h"
 #include "cli/prompt.h"
 #include "cli/token_input.h"
@@ -57,14 +58,16 @@ Result<std::unique_ptr<LoadedModel>> open_other(const Options& options, ModelOpt
   return open_model(opening);
 }
 
-std::string format_text(const Evaluation& e) {
-  std::string text = fmt::format("tokens      {} in {} window{}, {} scored\n", e.tokens, e.windows,
-                                 e.windows == 1 ? "" : "s", e.scored);
+std::string format_text(const Evaluation& e, LoadedModel& model, LoadedModel* other) {
+  std::string text = fmt::format("{} on {}\n", model.name(), model.backend().description());
+  text += fmt::format("tokens      {} in {} window{}, {} scored\n", e.tokens, e.windows,
+                      e.windows == 1 ? "" : "s", e.scored);
   text += fmt::format("nll         {:.5f} +- {:.5f}\n", e.nll.value, e.nll.standard_error);
   text += fmt::format("perplexity  {:.4f} +- {:.4f}\n", e.perplexity.value, e.perplexity.standard_error);
   if (e.distance) {
     const Distance& d = *e.distance;
-    text += fmt::format("against     perplexity {:.4f} ({:+.3f} %)\n", d.other_perplexity,
+    text += fmt::format("\nagainst {} on {}\n", other->name(), other->backend().description());
+    text += fmt::format("perplexity  {:.4f}; this one {:+.3f} %\n", d.other_perplexity,
                         (e.perplexity.value / d.other_perplexity - 1) * 100);
     text += fmt::format("kl          mean {:.3e} +- {:.1e}, 99th percentile {:.3e}, largest {:.3e}\n",
                         d.kl.value, d.kl.standard_error, d.kl_99th, d.kl_max);
@@ -73,8 +76,9 @@ std::string format_text(const Evaluation& e) {
   return text;
 }
 
-std::string format_json(const Evaluation& e, const LoadedModel& model, const LoadedModel* other) {
+std::string format_json(const Evaluation& e, LoadedModel& model, LoadedModel* other) {
   nlohmann::ordered_json json = {{"model", model.name()},
+                                 {"backend", model.backend().description()},
                                  {"tokens", e.tokens},
                                  {"windows", e.windows},
                                  {"scored", e.scored},
@@ -85,6 +89,7 @@ std::string format_json(const Evaluation& e, const LoadedModel& model, const Loa
   if (e.distance) {
     const Distance& d = *e.distance;
     json["against"] = {{"model", other->name()},
+                       {"backend", other->backend().description()},
                        {"perplexity", d.other_perplexity},
                        {"kl_mean", d.kl.value},
                        {"kl_standard_error", d.kl.standard_error},
@@ -92,7 +97,7 @@ std::string format_json(const Evaluation& e, const LoadedModel& model, const Loa
                        {"kl_max", d.kl_max},
                        {"top1_agreement", d.top1_agreement}};
   }
-  return json.dump() + "\n";
+  return json_line(json);
 }
 
 }  // namespace
@@ -118,7 +123,8 @@ Result<void> run_eval(const Options& options) {
       }};
   LILY_TRY(const Evaluation result, evaluate(*model, other.get(), ids, evaluation));
   progress.clear();
-  return console::print(options.json ? format_json(result, *model, other.get()) : format_text(result));
+  return console::print(options.json ? format_json(result, *model, other.get())
+                                     : format_text(result, *model, other.get()));
 }
 
 }  // namespace lily

@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/console.h"
+#include "cli/json_text.h"
 
 namespace lily {
 namespace {
@@ -50,7 +51,7 @@ std::string format_json(const ModelReport& report) {
   }
   json["problems"] = nlohmann::ordered_json::array();
   for (const Error& problem : report.problems) json["problems"].push_back(problem.message);
-  return json.dump() + "\n";
+  return json_line(json);
 }
 
 }  // namespace

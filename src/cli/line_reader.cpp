@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <clocale>
 #include <cstdio>
-#include <cstdlib>
+#include <iostream>
 #include <string_view>
 
 #include "cli/console.h"
@@ -24,22 +24,12 @@ std::string without_line_break(std::string_view line) {
 
 class PipeReader final : public LineReader {
  public:
-  PipeReader() = default;
-  ~PipeReader() override { std::free(buffer_); }
-  PipeReader(const PipeReader&) = delete;
-  PipeReader& operator=(const PipeReader&) = delete;
-
   Line read(const std::string& /*prompt*/) override {
-    errno = 0;
-    const ssize_t count = ::getline(&buffer_, &capacity_, stdin);
-    if (count < 0) return {errno == EINTR ? Line::Kind::kInterrupted : Line::Kind::kEnd, ""};
-    return {Line::Kind::kText, without_line_break({buffer_, static_cast<std::size_t>(count)})};
+    std::string text;
+    if (!std::getline(std::cin, text)) return {};
+    return {Line::Kind::kText, without_line_break(text)};
   }
   void remember(const std::string& /*text*/) override {}
-
- private:
-  char* buffer_ = nullptr;
-  std::size_t capacity_ = 0;
 };
 
 // libedit (BSD licence; also in macOS) with emacs keys, or what ~/.editrc says.
@@ -102,8 +92,7 @@ class TerminalReader final : public LineReader {
 }  // namespace
 
 std::unique_ptr<LineReader> LineReader::create() {
-  if (console::stdin_is_terminal() && console::stdout_is_terminal())
-    return std::make_unique<TerminalReader>();
+  if (console::interactive()) return std::make_unique<TerminalReader>();
   return std::make_unique<PipeReader>();
 }
 

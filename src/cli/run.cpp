@@ -4,6 +4,7 @@
 #include "cli/answer.h"
 #include "cli/commands.h"
 #include "cli/console.h"
+#include "cli/json_text.h"
 #include "cli/open.h"
 #include "cli/prompt.h"
 #include "cli/token_input.h"
@@ -56,7 +57,7 @@ Result<void> print_json(const Answer& answer, const LoadedModel& model, const Sa
   json["completion_tokens"] = answer.usage.completion_tokens;
   json["prefill_seconds"] = answer.usage.prefill_seconds;
   json["decode_seconds"] = answer.usage.decode_seconds;
-  return console::print(json.dump() + "\n");
+  return console::print(json_line(json));
 }
 
 // Ids as they come, one line: what --ids takes.
@@ -94,7 +95,7 @@ Result<void> run_run(const Options& options) {
   AnswerSink sink = as_ids ? print_ids() : print_text();
   if (options.json) sink = [](TokenId, const OutputDelta&) -> Result<void> { return {}; };
   const Interrupt interrupt;
-  LILY_TRY(const Answer answer, stream_answer(*engine, std::move(request), interrupt, sink));
+  LILY_TRY(const Answer answer, stream_answer(*engine, std::move(request), &interrupt, sink));
   if (options.json) LILY_TRY_VOID(print_json(answer, model, sampling));
   if (console::stderr_is_terminal() && console::stdout_is_terminal() && !options.json) {
     fmt::print(stderr, "{}\n", console::dim(format_summary(answer)));

@@ -4,6 +4,7 @@
 #include "base/npy.h"
 #include "cli/commands.h"
 #include "cli/console.h"
+#include "cli/json_text.h"
 #include "cli/open.h"
 #include "cli/prompt.h"
 #include "cli/token_input.h"
@@ -16,7 +17,7 @@ std::string to_json(const Tokenizer& tokenizer, const std::vector<TokenId>& ids)
   auto pieces = nlohmann::ordered_json::array();
   for (const TokenId id : ids) pieces.push_back(tokenizer.decode(std::span(&id, 1)));
   const nlohmann::ordered_json json = {{"count", ids.size()}, {"ids", ids}, {"pieces", pieces}};
-  return json.dump() + "\n";
+  return json_line(json);
 }
 
 }  // namespace

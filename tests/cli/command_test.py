@@ -282,6 +282,12 @@ class Synth(Folder):
         self.assertEqual(process.returncode, 1)
         self.assertEqual(stderr, "lily: a model file was cut short or could not be read while it was in use\n")
 
+    def test_a_folder_may_be_called_anything(self):
+        out = os.fsencode(self.folder / "model") + b"\xff \xc3\xa4"
+        self.lily("synth", os.fsdecode(out), "--preset", "small")
+        ids = json.loads(self.lily("run", os.fsdecode(out), "--ids", "1", "-n", "2", "--json"))
+        self.assertEqual(ids["model"], "model\ufffd ä")
+
     def test_errors(self):
         self.fails("synth", code=2, says="lily synth OUT")
         self.fails("synth", self.folder / "x", "--preset", "huge", code=2, says=["huge", "qwen3.6-35b-a3b"])

@@ -19,7 +19,7 @@ SKIPPED = 77  # what ctest counts as skipped
 def run(*args, stdin="", timeout=300):
     """Runs `lily args...`; stdout and stderr come back as text, bytes that are not UTF-8 escaped."""
     data = stdin if isinstance(stdin, bytes) else stdin.encode()
-    done = subprocess.run([LILY, *map(str, args)], input=data, capture_output=True, timeout=timeout, check=False)
+    done = subprocess.run([LILY, *(os.fsencode(str(a)) for a in args)], input=data, capture_output=True, timeout=timeout, check=False)
     done.stdout = done.stdout.decode("utf-8", "backslashreplace")
     done.stderr = done.stderr.decode("utf-8", "backslashreplace")
     return done
