@@ -1,8 +1,6 @@
 // The program: arguments to a command, its error to one line on stderr and an exit code.
 #include <fmt/core.h>
-#include <unistd.h>
 
-#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -48,14 +46,6 @@ Result<void> run_guarded(const std::vector<std::string>& arguments) {
   }
 }
 
-// A mapped file that somebody cuts short raises SIGBUS where it is read: there is nothing to go on with.
-void on_bus_error(int /*signal*/) {
-  constexpr std::string_view kMessage =
-      "lily: a model file was cut short or could not be read while it was in use\n";
-  (void)!::write(STDERR_FILENO, kMessage.data(), kMessage.size());
-  ::_exit(1);
-}
-
 // One line, whatever the message holds.
 void report(const Error& error) {
   std::string line = error.message;
@@ -68,7 +58,6 @@ void report(const Error& error) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::signal(SIGBUS, on_bus_error);
   const auto done = run_guarded(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
   if (done.ok()) return 0;
   report(done.error());
