@@ -2,7 +2,7 @@
 
 import json
 
-from ..text import ask, expand
+from ..text import ask
 from ..words import CITIES, COLOURS, FOODS, MONTHS, NAMES, THINGS, WORDS, invent
 
 STRING, INTEGER, NUMBER, BOOLEAN = "string", "integer", "number", "boolean"
