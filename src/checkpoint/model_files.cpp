@@ -61,9 +61,11 @@ Result<std::span<const std::byte>> ModelFiles::bytes(const std::string& name) {
     return fail(ErrorCode::kNotFound, "{}: has no {}", label_, printable(name));
   }
   const std::lock_guard lock(mutex_);
-  if (const auto mapped = mapped_.find(name); mapped != mapped_.end()) return mapped->second.bytes();
-  LILY_TRY(MappedFile file, MappedFile::open(directory_ / name));
-  return mapped_.emplace(name, std::move(file)).first->second.bytes();
+  if (const auto known = mapped_.find(name); known != mapped_.end()) return known->second.file.bytes();
+  const std::filesystem::path path = directory_ / name;
+  LILY_TRY(MappedFile file, MappedFile::open(path));
+  TruncationWatch watch(path, file.bytes());
+  return mapped_.emplace(name, Mapped{std::move(file), std::move(watch)}).first->second.file.bytes();
 }
 
 Result<std::string_view> ModelFiles::text(const std::string& name) {

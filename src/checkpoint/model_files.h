@@ -13,6 +13,7 @@
 
 #include "base/mmap.h"
 #include "base/result.h"
+#include "checkpoint/truncation_watch.h"
 
 namespace lily {
 
@@ -26,8 +27,8 @@ class ModelFiles {
   static Result<std::shared_ptr<ModelFiles>> open(const std::string& model);
 
   /// The bytes of a file, valid as long as this object lives. kNotFound when there is none, kInvalidArgument
-  /// for a name that is a path. Thread-safe. A file that somebody cuts short while it is mapped raises SIGBUS
-  /// when read.
+  /// for a name that is a path. Thread-safe. Reading what somebody has since cut off ends the process
+  /// (truncation_watch.h).
   Result<std::span<const std::byte>> bytes(const std::string& name);
   Result<std::string_view> text(const std::string& name);
   [[nodiscard]] bool contains(const std::string& name) const;
@@ -43,7 +44,11 @@ class ModelFiles {
   std::string name_;
   std::filesystem::path directory_;  // empty for the embedded model
   std::mutex mutex_;
-  std::map<std::string, MappedFile> mapped_;
+  struct Mapped {
+    MappedFile file;
+    TruncationWatch watch;
+  };
+  std::map<std::string, Mapped> mapped_;
 };
 
 /// The files of models/tiny, linked into the binary: name and bytes.

@@ -78,8 +78,8 @@ TEST(Synth, CopiesATokenizer) {
   options.tokenizer_from = "tiny";
   const auto written = synthesize(options);
   ASSERT_TRUE(written.ok()) << written.error().message;
-  EXPECT_EQ(read_bytes(dir.path() / "m" / "tokenizer.json"),
-            ModelFiles::open("tiny").value()->text("tokenizer.json").value());
+  EXPECT_TRUE(read_bytes(dir.path() / "m" / "tokenizer.json") ==
+              ModelFiles::open("tiny").value()->text("tokenizer.json").value());
 }
 
 TEST(Synth, CancellingLeavesNothingBehind) {
