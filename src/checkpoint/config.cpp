@@ -321,8 +321,7 @@ Result<Quantization> read_quantization(const Section& section) {
 }
 
 // What the shapes of packed matrices need: whole groups along every input.
-Result<void> check_groups(const Section& text, const ModelConfig& config) {
-  const int group = config.quantization->defaults.group_size;
+Result<void> check_groups(const Section& text, int group) {
   for (const char* key : {"hidden_size", "moe_intermediate_size", "shared_expert_intermediate_size"}) {
     const auto value = text[key].get<std::int64_t>();
     if (value % group != 0) {
@@ -337,8 +336,9 @@ Result<void> read_optional_quantization(const Section& root, const Section& text
   for (const char* key : {"quantization", "quantization_config"}) {
     if (!root.has(key)) continue;
     LILY_TRY(const Section section, subsection(root, key));
-    LILY_TRY(config.quantization, read_quantization(section));
-    return check_groups(text, config);
+    LILY_TRY(const Quantization quantization, read_quantization(section));
+    config.quantization = quantization;
+    return check_groups(text, quantization.defaults.group_size);
   }
   return {};
 }

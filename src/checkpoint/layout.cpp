@@ -17,7 +17,8 @@ using Dims = std::vector<std::int64_t>;
 // Emits tensors in the order in which the converter's module tree declares them.
 class Layout {
  public:
-  explicit Layout(const ModelConfig& config) : c_(config) {}
+  Layout(const ModelConfig& config, const Quantization& quantization)
+      : c_(config), quantization_(quantization) {}
 
   std::vector<TensorPlan> build() {
     matrix("language_model.model.embed_tokens", {c_.vocab_size}, c_.hidden_size);
@@ -82,7 +83,7 @@ class Layout {
   void vector(const std::string& name, const Dims& shape) { tensors_.push_back({name, DType::kBF16, shape}); }
 
   void matrix(const std::string& module, const Dims& rows, std::int64_t in) {
-    const QuantizationSpec& spec = c_.quantization->of(module);
+    const QuantizationSpec& spec = quantization_.of(module);
     Dims weight = rows;
     weight.push_back(in * spec.bits / 32);
     Dims groups = rows;
@@ -93,6 +94,7 @@ class Layout {
   }
 
   const ModelConfig& c_;
+  const Quantization& quantization_;
   std::vector<TensorPlan> tensors_;
 };
 
@@ -106,7 +108,7 @@ std::int64_t TensorPlan::bytes() const {
 
 std::vector<TensorPlan> published_layout(const ModelConfig& config) {
   LILY_CHECK(config.quantization.has_value(), "the published layout is quantized");
-  return Layout(config).build();
+  return Layout(config, *config.quantization).build();
 }
 
 std::vector<ShardPlan> cut_into_shards(std::vector<TensorPlan> tensors, std::int64_t leading_bytes) {

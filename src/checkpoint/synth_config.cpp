@@ -157,6 +157,7 @@ Result<SynthPreset> find_synth_preset(std::string_view name) {
   const auto found = std::ranges::find(presets, name, &SynthPreset::name);
   if (found != presets.end()) return *found;
   std::vector<std::string> names;
+  names.reserve(presets.size());
   for (const SynthPreset& preset : presets) names.emplace_back(preset.name);
   return fail(ErrorCode::kInvalidArgument, "preset \"{}\": expected one of {}", printable(name),
               list_names(names));

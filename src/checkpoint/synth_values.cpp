@@ -40,7 +40,7 @@ float normal(std::uint64_t key, std::uint64_t index) {
     for (unsigned shift = 0; shift < 64; shift += 16)
       sum += static_cast<std::int64_t>((bits >> shift) & 0xffffU);
   }
-  return static_cast<float>(sum - 6 * 0xffff) / 65536.0F;
+  return static_cast<float>(sum - std::int64_t{6} * 0xffff) / 65536.0F;
 }
 
 // The intended standard deviation of a module's weights.

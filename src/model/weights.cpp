@@ -57,8 +57,11 @@ bool is_unconverted(const Checkpoint& checkpoint) {
 // Takes tensors by name, and notes what is missing or wrong instead of stopping at it.
 class Loader {
  public:
-  Loader(Checkpoint& checkpoint, std::vector<Error>& problems)
-      : checkpoint_(checkpoint), problems_(problems), s_(Shapes::of(checkpoint.config())) {
+  Loader(Checkpoint& checkpoint, const Quantization& quantization, std::vector<Error>& problems)
+      : checkpoint_(checkpoint),
+        quantization_(quantization),
+        problems_(problems),
+        s_(Shapes::of(checkpoint.config())) {
     if (checkpoint.contains("model.embed_tokens.weight")) prefix_ = "";
   }
 
@@ -174,14 +177,14 @@ class Loader {
 
   // `rows` is {out} or {experts, out}.
   QuantizedMatrix matrix(const std::string& module, const Dims& rows, std::int64_t in) {
-    const QuantizationSpec& spec = checkpoint_.config().quantization->of(module);
+    const QuantizationSpec& spec = quantization_.of(module);
     Dims scales_shape = rows;
     scales_shape.push_back(in / spec.group_size);
     const auto weight = take(module + ".weight");
     const auto scales = take(module + ".scales", scales_shape);
     const auto biases = take(module + ".biases", scales_shape);
-    if (!weight || !check_codes(*weight, spec, rows, in) || !check_bf16(scales) || !check_bf16(biases))
-      return {};
+    if (!weight || !scales || !biases) return {};
+    if (!check_codes(*weight, spec, rows, in) || !check_bf16(*scales) || !check_bf16(*biases)) return {};
     return {.experts = rows.size() == 2 ? rows[0] : 1,
             .out = rows.back(),
             .in = in,
@@ -214,10 +217,9 @@ class Loader {
     return false;
   }
 
-  bool check_bf16(const std::optional<TensorView>& tensor) {
-    if (!tensor) return false;
-    if (tensor->dtype == DType::kBF16) return true;
-    problem("{}: expected BF16, found {}", tensor->name, tensor->describe());
+  bool check_bf16(const TensorView& tensor) {
+    if (tensor.dtype == DType::kBF16) return true;
+    problem("{}: expected BF16, found {}", tensor.name, tensor.describe());
     return false;
   }
 
@@ -235,6 +237,7 @@ class Loader {
   }
 
   Checkpoint& checkpoint_;
+  const Quantization& quantization_;
   std::vector<Error>& problems_;
   Shapes s_;
   std::string prefix_ = "language_model.";
@@ -336,17 +339,17 @@ WeightParts ModelWeights::active_parameters() const {
 }
 
 ModelWeights load_weights_collecting(Checkpoint& checkpoint, std::vector<Error>& problems) {
+  const std::optional<Quantization>& quantization = checkpoint.config().quantization;
   if (is_unconverted(checkpoint)) {
     problems.push_back(
         fail(ErrorCode::kUnsupported,
-             "holds the original tensors (conv1d [C, 1, {}], other names), expected an MLX checkpoint: "
-             "`lily quantize` makes one",
+             "holds the original tensors (conv1d [C, 1, {}], other names), expected their MLX conversion",
              kConvKernel));
-  } else if (!checkpoint.config().quantization) {
+  } else if (!quantization) {
     problems.push_back(fail(ErrorCode::kUnsupported,
                             "config.json: quantization: missing, expected an MLX affine 4-bit checkpoint"));
   } else {
-    return Loader(checkpoint, problems).load();
+    return Loader(checkpoint, *quantization, problems).load();
   }
   return {};
 }
