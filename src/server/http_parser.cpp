@@ -75,13 +75,19 @@ std::size_t HttpParser::feed(std::string_view bytes) {
     const auto rest = bytes.substr(taken);
     const std::size_t count = impl_->parser.put(boost::asio::buffer(rest.data(), rest.size()), code);
     taken += count;
-    if (code && code != http::error::need_more) {
-      error_ = to_api_error(code, impl_->limits);
-    } else if (head_done() && !head_checked_) {
+    // The head is judged before the body, however the bytes were cut.
+    if (head_done() && !head_checked_) {
       head_checked_ = true;
       error_ = check_head(impl_->parser.get());
     }
+    if (!error_ && code && code != http::error::need_more) error_ = to_api_error(code, impl_->limits);
     if (code == http::error::need_more || count == 0) break;
+  }
+  // Beast takes body bytes as they come, but waits for the end of a chunk's line or a trailer however long it
+  // is.
+  if (!error_ && head_done() && !done() && bytes.size() - taken > impl_->limits.header_bytes) {
+    error_ = bad_request(
+        400, fmt::format("chunk header or trailers: expected at most {} bytes", impl_->limits.header_bytes));
   }
   return taken;
 }

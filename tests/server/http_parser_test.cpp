@@ -128,6 +128,9 @@ TEST(HttpParser, KnowsTheExpectationAndNoOther) {
 
 TEST(HttpParser, RefusesCompressedBodies) {
   EXPECT_EQ(refusal(kPost + "Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}"), 415);
+  EXPECT_EQ(refusal(kPost + "Content-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\nnot a chunk\r\n"),
+            415)
+      << "the head is judged before the body";
   EXPECT_EQ(body_of(kPost + "Content-Encoding: identity\r\nContent-Length: 2\r\n\r\n{}"), "{}");
 }
 
@@ -142,6 +145,8 @@ TEST(HttpParser, HoldsItsLimits) {
   EXPECT_EQ(parse(kPost + "Content-Length: 11\r\n\r\n", 1000, limits).status, 413) << "before a byte of it";
   EXPECT_TRUE(parse(kPost + "Content-Length: 10\r\n\r\n0123456789", 1000, limits).request);
   const std::string chunked = kPost + "Transfer-Encoding: chunked\r\n\r\n";
+  EXPECT_EQ(parse(chunked + "1;" + std::string(300, 'x'), 1, limits).status, 400) << "an endless chunk line";
+  EXPECT_EQ(parse(chunked + "0\r\n" + std::string(300, 'x'), 1, limits).status, 400) << "endless trailers";
   EXPECT_EQ(parse(chunked + "6\r\n012345\r\n5\r\n01234\r\n0\r\n\r\n", 1, limits).status, 413);
 }
 
