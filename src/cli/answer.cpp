@@ -90,13 +90,15 @@ std::string_view finish_reason_name(FinishReason reason) {
 
 std::string format_summary(const Answer& answer) {
   const GenerationUsage& usage = answer.usage;
+  std::string_view ending;
+  if (answer.reason == FinishReason::kLength) ending = ", cut at the token limit";
+  if (answer.reason == FinishReason::kCancelled) ending = ", stopped";
   // The first token of the answer belongs to the prompt's time.
   return fmt::format("{} + {} tokens, {:.0f} tok/s prompt, {:.1f} tok/s answer, first token after {:.1f} s{}",
                      usage.prompt_tokens, usage.completion_tokens,
                      per_second(usage.prompt_tokens - usage.cached_tokens, usage.prefill_seconds),
                      per_second(usage.completion_tokens - 1, usage.decode_seconds),
-                     usage.queue_seconds + usage.prefill_seconds,
-                     answer.reason == FinishReason::kLength ? ", cut at the token limit" : "");
+                     usage.queue_seconds + usage.prefill_seconds, ending);
 }
 
 }  // namespace lily

@@ -56,7 +56,9 @@ TEST(FormatSummary, SurvivesAnAnswerOfOneTokenAndSaysWhenItWasCut) {
   answer.usage.completion_tokens = 1;
   answer.reason = FinishReason::kLength;
   EXPECT_THAT(format_summary(answer), testing::HasSubstr("0.0 tok/s answer"));
-  EXPECT_THAT(format_summary(answer), testing::EndsWith("cut at the token limit"));
+  EXPECT_THAT(format_summary(answer), testing::EndsWith(", cut at the token limit"));
+  answer.reason = FinishReason::kCancelled;
+  EXPECT_THAT(format_summary(answer), testing::EndsWith(", stopped"));
 }
 
 }  // namespace
