@@ -61,8 +61,8 @@ Result<void> check_context(const LoadedModel& model, std::int64_t context, std::
 
 template <class Value>
 double median_of(const std::vector<BenchmarkRun>& runs, Value value) {
-  std::vector<double> values;
-  for (const BenchmarkRun& run : runs) values.push_back(value(run));
+  std::vector<double> values(runs.size());
+  std::ranges::transform(runs, values.begin(), value);
   return median(std::move(values));
 }
 
