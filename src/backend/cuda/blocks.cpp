@@ -127,11 +127,13 @@ void CudaBackend::recurrent_prefill(const RecurrentOnDevice& w, int linear_index
                           .rows = prefill_.view(),
                           .segments = prefill_.segment_rows(),
                           .segment_count = prefill_.segments(),
+                          .chunk_count = prefill_.chunks(),
                           .segment_of = prefill_.segment_of(),
                           .query = p.query,
                           .key = p.key,
                           .value = p.value,
                           .gates = p.gates,
+                          .chunks = p.chunks,
                           .out = p.mixed});
   dense_product(GemmOut::kAdd, w.out_proj, p.mixed, scratch_.residual, s_.hidden);
 }

@@ -92,16 +92,17 @@ __global__ void __launch_bounds__(kThreads) delta_decode_kernel(DeltaDecodeArgs 
   const float q_scale = rsqrtf(products[0] + kL2Epsilon) * kQueryScale;
   const DeltaGates gates =
       delta_gates(__ldcg(projected + a.a_offset + value_head), __ldcg(projected + a.b_offset + value_head), A_log, dt_bias);
+  const float decay = expf(gates.log_decay);
   const float v = input[2 * kLinearDim + lane];
-  const float delta = gates.beta * __fmaf_rn(-gates.decay * k_scale, k_state, v);
+  const float delta = gates.beta * __fmaf_rn(-decay * k_scale, k_state, v);
   if (warp == 0) {
-    const float out = __fmaf_rn(gates.decay * q_scale, q_state, products[2] * q_scale * k_scale * delta);
+    const float out = __fmaf_rn(decay * q_scale, q_state, products[2] * q_scale * k_scale * delta);
     a.out[(static_cast<std::int64_t>(row) * a.value_heads + value_head) * kLinearDim + column + lane] = out;
   }
   const float update = k_scale * delta;
 #pragma unroll
   for (int i = 0; i < kDepth; ++i)
-    state[i * kLinearDim] = __fmaf_rn(gates.decay, s[i], k[warp * kDepth + i] * update);
+    state[i * kLinearDim] = __fmaf_rn(decay, s[i], k[warp * kDepth + i] * update);
 }
 
 }  // namespace

@@ -7,14 +7,14 @@
 namespace lily::cuda {
 
 struct DeltaGates {
-  float decay;
+  float log_decay;
   float beta;
 };
-/// decay = exp(-exp(A_log) softplus(a + dt_bias)), beta = sigmoid(b).
+/// log decay = -exp(A_log) softplus(a + dt_bias), beta = sigmoid(b).
 __device__ __forceinline__ DeltaGates delta_gates(float a, float b, float A_log, float dt_bias) {
   const float x = a + dt_bias;
   const float softplus = x > 20.0F ? x : log1pf(expf(x));
-  return {expf(-expf(A_log) * softplus), 1.0F / (1.0F + expf(-b))};
+  return {-expf(A_log) * softplus, 1.0F / (1.0F + expf(-b))};
 }
 
 /// SiLU of the causal convolution, oldest row first.

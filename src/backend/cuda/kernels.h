@@ -55,6 +55,8 @@ struct SegmentRows {
   int position;
   int slot;
   int table;
+  int first_chunk;
+  int chunks;
 };
 
 /// States of all sequences. A slot's layer: S [Hv, Dk, Dv], then ring [4, C]. A page: [attention layer]
@@ -239,6 +241,17 @@ void hopper_gemm_add(const Launch&, const GemmArgs&);
 void hopper_gemm_swiglu(const Launch&, const GemmArgs&);
 void hopper_gemm_scaled(const Launch&, const GemmArgs&);
 
+/// A chunk: the rows of a segment whose positions share position / 64. What each chunk and value head contributes,
+/// [chunk, Hv, ...], without the state it meets (prefill_delta.cu).
+inline constexpr int kChunk = 64;
+struct DeltaChunks {
+  __nv_bfloat16* w;      ///< [64, 128]
+  __nv_bfloat16* query;  ///< [64, 128]
+  __nv_bfloat16* key;    ///< [64, 128]
+  __nv_bfloat16* u;      ///< [64, 128]
+  __nv_bfloat16* p;      ///< [64, 64]
+  float* decay;          ///< of the whole chunk
+};
 struct DeltaPrefillArgs {
   const __nv_bfloat16* projected;  ///< [T, stride]
   int stride;
@@ -256,14 +269,17 @@ struct DeltaPrefillArgs {
   Rows rows;
   const SegmentRows* segments;  ///< device
   int segment_count;
+  int chunk_count;        ///< of all segments
   const int* segment_of;  ///< [T]
   float* query;    ///< scratch [T, Hk 128]
   float* key;      ///< scratch [T, Hk 128]
   float* value;    ///< scratch [T, Hv 128], then the output before the norm
-  float4* gates;   ///< scratch [T, Hv]: decay, beta, q k
+  float2* gates;   ///< scratch [T, Hv]: log decay, beta
+  DeltaChunks chunks;  ///< scratch
   __nv_bfloat16* out;  ///< [T, Hv 128]
 };
 void delta_prefill(const Launch&, const DeltaPrefillArgs&);
+void delta_chunks(const Launch&, const DeltaPrefillArgs&);  ///< its middle: `value` becomes the output
 
 struct AttentionPrefillArgs {
   const __nv_bfloat16* projected;  ///< [T, stride]

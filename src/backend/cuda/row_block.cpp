@@ -32,16 +32,21 @@ Result<RowBlock> RowBlock::create(std::int64_t rows, std::int64_t segments, std:
 }
 
 void RowBlock::clear() {
-  rows_ = segments_ = longest_ = wanted_ = 0;
+  rows_ = segments_ = longest_ = wanted_ = chunks_ = 0;
 }
 
 void RowBlock::add(const Segment& segment) {
   const int count = static_cast<int>(segment.rows());
+  const auto first = static_cast<int>(segment.position / kChunk);
+  const auto last = static_cast<int>((segment.position + count - 1) / kChunk);
   host_.segments[segments_] = {.first_row = rows_,
                                .rows = count,
                                .position = static_cast<int>(segment.position),
                                .slot = segment.slot,
-                               .table = segments_};
+                               .table = segments_,
+                               .first_chunk = chunks_,
+                               .chunks = last - first + 1};
+  chunks_ += last - first + 1;
   for (int i = 0; i < count; ++i, ++rows_) {
     host_.token[rows_] = segment.tokens[static_cast<std::size_t>(i)];
     host_.position[rows_] = static_cast<int>(segment.position) + i;

@@ -23,6 +23,7 @@ class RowBlock {
 
   [[nodiscard]] int rows() const { return rows_; }
   [[nodiscard]] int segments() const { return segments_; }
+  [[nodiscard]] int chunks() const { return chunks_; }  ///< of 64 positions, of all segments
   [[nodiscard]] int longest_segment() const { return longest_; }
   [[nodiscard]] Rows view() const;
   [[nodiscard]] const SegmentRows* segment_rows() const { return device_.segments; }
@@ -51,6 +52,7 @@ class RowBlock {
   int segments_ = 0;
   int longest_ = 0;
   int wanted_ = 0;
+  int chunks_ = 0;
 };
 
 }  // namespace lily::cuda

@@ -17,8 +17,10 @@ DecodeScratch place_decode(Layout& layout, const Shapes& s, const Scratch& sizes
   return d;
 }
 
-PrefillScratch place_prefill(Layout& layout, const Shapes& s, const Scratch& sizes, std::int64_t rows) {
+PrefillScratch place_prefill(Layout& layout, const Shapes& s, const Scratch& sizes,
+                             const StepLimits& limits) {
   PrefillScratch p{};
+  const std::int64_t rows = limits.prefill_rows;
   const std::int64_t choices = rows * s.experts_per_token;
   p.normed = layout.take<__nv_bfloat16>(rows * s.hidden);
   p.projected = layout.take<__nv_bfloat16>(rows * sizes.projected_stride);
@@ -26,7 +28,13 @@ PrefillScratch place_prefill(Layout& layout, const Shapes& s, const Scratch& siz
   p.query = layout.take<float>(rows * s.linear_key_dim());
   p.key = layout.take<float>(rows * s.linear_key_dim());
   p.value = layout.take<float>(rows * s.linear_value_dim());
-  p.gates = layout.take<float4>(rows * s.linear_value_heads);
+  p.gates = layout.take<float2>(rows * s.linear_value_heads);
+  // A segment's first and last chunk may be partial.
+  const std::int64_t chunks = (rows / kChunk + 2 * limits.decode_rows) * s.linear_value_heads;
+  for (__nv_bfloat16** part : {&p.chunks.w, &p.chunks.query, &p.chunks.key, &p.chunks.u})
+    *part = layout.take<__nv_bfloat16>(chunks * kChunk * kLinearDim);
+  p.chunks.p = layout.take<__nv_bfloat16>(chunks * kChunk * kChunk);
+  p.chunks.decay = layout.take<float>(chunks);
   p.attention_query = layout.take<__nv_bfloat16>(rows * s.query_dim());
   p.logits = layout.take<float>(rows * sizes.router_stride);
   p.chosen = layout.take<int>(choices);
@@ -62,7 +70,7 @@ Scratch Scratch::place(Layout& layout, const Shapes& s, const DeviceWeights& wei
   scratch.best_index = layout.take<int>(kLogitsRows * kArgmaxBlocks);
   scratch.best = layout.take<int>(kLogitsRows);
   scratch.decode = place_decode(layout, s, scratch, limits.decode_rows);
-  scratch.prefill = place_prefill(layout, s, scratch, limits.prefill_rows);
+  scratch.prefill = place_prefill(layout, s, scratch, limits);
   return scratch;
 }
 

@@ -37,7 +37,8 @@ struct PrefillScratch {
   float* query;              ///< [P, Hk 128]
   float* key;
   float* value;              ///< [P, Hv 128]
-  float4* gates;             ///< [P, Hv]
+  float2* gates;             ///< [P, Hv]
+  DeltaChunks chunks;
   __nv_bfloat16* attention_query;  ///< [P, Nq 256]
   float* logits;             ///< [P, router channels]
   int* chosen;               ///< [P, K]

@@ -116,6 +116,7 @@ inline unsigned __byte_perm(unsigned a, unsigned b, unsigned order) {
   for (unsigned i = 0; i < 4; ++i) out |= static_cast<unsigned>(bytes >> (8 * (order >> (4 * i) & 7U)) & 255U) << (8 * i);
   return out;
 }
+using std::max;
 using std::min;
 
 // ---- the host's side
