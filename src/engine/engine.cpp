@@ -50,6 +50,7 @@ Result<std::shared_ptr<Generation>> Engine::submit(GenerateRequest request) {
   {
     const std::lock_guard lock(mutex_);
     if (draining_) return fail(ErrorCode::kCancelled, "the server is shutting down");
+    drop_abandoned();  // the engine thread may be in the middle of a long step
     if (static_cast<std::int64_t>(queue_.size()) >= max_queue_) {
       return fail(ErrorCode::kExhausted, "{} requests are waiting already", queue_.size());
     }
@@ -122,15 +123,22 @@ void Engine::admit(Tasks& running) {
   }
 }
 
+// Waiting requests that nobody waits for any more give up their places. The caller holds mutex_.
+void Engine::drop_abandoned() {
+  std::erase_if(queue_, [&](const std::unique_ptr<Task>& task) {
+    if (!cancel_all_ && !task->cancelled()) return false;
+    task->finish(FinishReason::kCancelled);
+    ++finished_.finished;
+    return true;
+  });
+}
+
 void Engine::drop_cancelled(Tasks& running) {
   bool all = false;
   {
     const std::lock_guard lock(mutex_);
     all = cancel_all_;
-    if (all) {
-      for (const auto& task : queue_) task->finish(FinishReason::kCancelled);
-      queue_.clear();
-    }
+    drop_abandoned();
   }
   std::erase_if(running, [&](const std::unique_ptr<Task>& task) {
     if (!all && !task->cancelled()) return false;

@@ -112,6 +112,7 @@ class Engine {
 
   Engine() = default;
   [[nodiscard]] Result<void> check(const GenerateRequest& request) const;
+  void drop_abandoned();
 
   // The engine thread.
   void run();

@@ -144,6 +144,25 @@ TEST(Engine, AFullQueueIsSaidAndNothingIsLost) {
   EXPECT_EQ(drain(*b).size(), 2U);
 }
 
+TEST(Engine, AbandonedRequestsGiveUpTheirPlacesInTheQueue) {
+  const auto engine = open(1, 1024, 2);
+  ASSERT_NE(engine, nullptr);
+  const auto running = engine->submit(request(20, 100'000)).value();
+  ASSERT_TRUE(running->next().has_value());
+  const auto cancelled = engine->submit(request(5, 2)).value();
+  engine->submit(request(5, 2)).value().reset();
+  cancelled->cancel();
+  const auto a = engine->submit(request(5, 2));
+  const auto b = engine->submit(request(5, 2));
+  ASSERT_TRUE(a.ok() && b.ok());
+  EXPECT_FALSE(engine->submit(request(5, 2)).ok());
+  EXPECT_TRUE(drain(*cancelled).empty());
+  EXPECT_EQ(cancelled->finish_reason(), FinishReason::kCancelled);
+  running->cancel();
+  EXPECT_EQ(drain(**a).size(), 2U);
+  EXPECT_EQ(drain(**b).size(), 2U);
+}
+
 TEST(Engine, DrainFinishesWhatRunsAndRefusesTheRest) {
   const auto engine = open();
   ASSERT_NE(engine, nullptr);
