@@ -25,7 +25,7 @@ std::optional<ChatPiece> ChatSession::next(std::chrono::milliseconds patience) {
   if (const auto token = generation_->next_for(patience)) return take(*token);
   if (!generation_->finished()) return std::nullopt;
   finished_ = true;
-  return piece(parser_.finish());
+  return piece(parser_.finish(generation_->finish_reason() == FinishReason::kLength));
 }
 
 ChatPiece ChatSession::take(const Sampled& token) {

@@ -175,7 +175,7 @@ void OutputParser::put_content(std::string_view text, OutputDelta& delta) {
   delta.stopped = stopped_;
 }
 
-OutputDelta OutputParser::finish() {
+OutputDelta OutputParser::finish(bool cut) {
   OutputDelta delta;
   if (stopped_) return delta;
   if (!late_content_.empty()) put_content(std::exchange(late_content_, {}), delta);
@@ -183,7 +183,7 @@ OutputDelta OutputParser::finish() {
   take_reasoning(std::exchange(possible_tag_, {}), delta);
   std::vector<ToolEvent> events;
   if (candidate_ && candidate_->parser.rests_after_call() && calls_ == 0) {
-    candidate_->parser.finish(candidate_->events);
+    candidate_->parser.finish(cut, candidate_->events);
     events = std::exchange(candidate_->events, {});
     candidate_.reset();
     held_newlines_.clear();
@@ -191,7 +191,7 @@ OutputDelta OutputParser::finish() {
   release_candidate(delta);
   if (in_reasoning_) delta.reasoning += held_newlines_;
   held_newlines_.clear();
-  if (tool_parser_) tool_parser_->finish(events);
+  if (tool_parser_) tool_parser_->finish(cut, events);
   take_events(std::move(events), delta);
   if (!stopped_) put_content(std::exchange(late_content_, {}), delta);
   if (!stopped_) stop_.finish(delta.content);

@@ -67,8 +67,8 @@ class OutputParser {
   /// Takes the next generated id (never a stop id; none after `stopped`). Deltas are whole UTF-8 sequences,
   /// and concatenated they do not depend on how the same bytes were cut into tokens.
   OutputDelta push(TokenId id);
-  /// Releases everything held back.
-  OutputDelta finish();
+  /// Releases everything held back. `cut`: a limit ended the answer, not the model.
+  OutputDelta finish(bool cut = false);
 
   [[nodiscard]] bool in_reasoning() const { return in_reasoning_; }
   /// Ids taken inside the think block, with the one that closed it.

@@ -80,10 +80,11 @@ void ToolCallParser::push(std::string_view text, Events& out) {
   }
 }
 
-void ToolCallParser::finish(Events& out) {
+void ToolCallParser::finish(bool cut, Events& out) {
+  cut_ = cut;
   ended_ = true;
   push("", out);
-  if (state_ == State::kOpened) put_text(opening_, out);
+  if (state_ == State::kOpened && !cut) put_text(opening_, out);
   if (state_ == State::kFunction || state_ == State::kValue) end_call(out);
   if (!after_call_ && !blanks_.empty()) out.push_back({Kind::kText, std::exchange(blanks_, {})});
   state_ = State::kText;
@@ -187,7 +188,7 @@ bool ToolCallParser::in_opened(Events& out) {
     begin_call(std::string(function.name), function.length, out);
     return true;
   }
-  if (!ended_ && either(function.match, starts(buffer_, kToolCall)) == Match::kWait) return false;
+  if (either(function.match, starts(buffer_, kToolCall)) == Match::kWait && (!ended_ || cut_)) return false;
   state_ = State::kText;
   put_text(std::exchange(opening_, {}), out);
   return true;

@@ -39,7 +39,8 @@ class ToolCallParser {
 
   /// `text` is whole UTF-8 sequences.
   void push(std::string_view text, std::vector<ToolEvent>& out);
-  void finish(std::vector<ToolEvent>& out);
+  /// `cut`: a limit ended the text, not its author; then the start of a call that has no name yet is nothing.
+  void finish(bool cut, std::vector<ToolEvent>& out);
 
   /// Between calls, with no markup begun and nothing but blanks since the last call.
   [[nodiscard]] bool rests_after_call() const;
@@ -79,6 +80,7 @@ class ToolCallParser {
 
   const ToolSet* tools_;
   State state_ = State::kText;
+  bool cut_ = false;
   bool ended_ = false;                               // finish() was called: nothing to wait for
   bool after_call_ = false;                          // no text since a call
   bool has_text_ = false;                            // some text came out

@@ -42,7 +42,7 @@ class ToolCase(ServerCase):
         answer = self.both(request)
         events = self.server.stream(request)
         self.assertEqual(streamed_calls(events), calls_of(answer))
-        self.assertNotIn("<function", json.dumps([e["choices"][0]["delta"].get("content") for e in events]))
+        self.assertNotIn("<tool_call>", json.dumps([e["choices"][0]["delta"].get("content") for e in events]))
         return answer, [(name, json.loads(arguments)) for name, arguments in calls_of(answer)]
 
 

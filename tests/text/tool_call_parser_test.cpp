@@ -41,11 +41,11 @@ void PrintTo(const Parsed& parsed, std::ostream* out) {
   for (const Call& call : parsed.calls) *out << ", " << call.name << " " << call.arguments;
 }
 
-Parsed parse(const std::vector<std::string_view>& pieces) {
+Parsed parse(const std::vector<std::string_view>& pieces, bool cut = false) {
   ToolCallParser parser(tools());
   std::vector<ToolEvent> events;
   for (const auto piece : pieces) parser.push(piece, events);
-  parser.finish(events);
+  parser.finish(cut, events);
   Parsed parsed;
   bool open = false;
   for (const ToolEvent& event : events) {
@@ -254,6 +254,14 @@ TEST(ToolCallParser, CutOffAnywhere) {
       EXPECT_EQ(parsed.calls[0].arguments.find("parameter"), std::string::npos) << parsed.calls[0].arguments;
     }
   }
+}
+
+TEST(ToolCallParser, CutOffBeforeItsNameACallIsNothing) {
+  for (const std::string_view text : {"Hm.\n<tool_call>", "Hm. <tool_call>\n<func", "Hm. <tool_call>\n<function=re"}) {
+    EXPECT_EQ(parse({text}, true), (Parsed{"Hm.", {}})) << text;
+    EXPECT_EQ(parse({text}, false).text, text);
+  }
+  EXPECT_EQ(parse({"Hm. <tool_call> no"}, true).text, "Hm. <tool_call> no");
 }
 
 }  // namespace
