@@ -84,7 +84,10 @@ void ToolCallParser::finish(bool cut, Events& out) {
   cut_ = cut;
   ended_ = true;
   push("", out);
-  if (state_ == State::kOpened && !cut) put_text(opening_, out);
+  if (state_ == State::kOpened) {
+    if (cut) blanks_.clear();
+    if (!cut) put_text(opening_, out);
+  }
   if (state_ == State::kFunction || state_ == State::kValue) end_call(out);
   if (!after_call_ && !blanks_.empty()) out.push_back({Kind::kText, std::exchange(blanks_, {})});
   state_ = State::kText;
