@@ -16,6 +16,7 @@
 #include "base/result.h"
 #include "engine/loaded_model.h"
 #include "engine/sampler.h"
+#include "engine/token_guide.h"
 
 namespace lily {
 
@@ -25,7 +26,8 @@ struct GenerateRequest {
   std::int64_t max_tokens = 0;  ///< 0: as many as fit; more than fit is clamped
   bool ignore_eos = false;      ///< go on past the model's stop ids (benchmarks)
   bool logprobs = false;
-  int top_logprobs = 0;  ///< 0..20
+  int top_logprobs = 0;                         ///< 0..20
+  std::shared_ptr<TokenGuide> guide = nullptr;  ///< what may be sampled; null: anything
 };
 
 enum class FinishReason {

@@ -56,13 +56,16 @@ bool Engine::Task::advance(const Segment& segment, std::span<float> logits) {
                 sequence_->length()));
     return true;
   }
-  return accept(
-      sampler_.sample(logits, request_.prompt, generated_, request_.logprobs, request_.top_logprobs));
+  std::span<const std::uint64_t> allowed;
+  if (request_.guide != nullptr) allowed = request_.guide->allowed();
+  return accept(sampler_.sample(logits, request_.prompt, generated_, request_.logprobs, request_.top_logprobs,
+                                allowed));
 }
 
 bool Engine::Task::accept(const Sampled& token) {
   generated_.push_back(token.id);
   const bool stop = !request_.ignore_eos && std::ranges::binary_search(model_.eos(), token.id);
+  if (request_.guide != nullptr && !stop) request_.guide->accept(token.id);
   if (const auto generation = generation_.lock()) {
     const std::lock_guard lock(generation->mutex_);
     generation->usage_.completion_tokens = generated_tokens();

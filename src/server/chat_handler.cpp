@@ -45,11 +45,14 @@ std::variant<ChatHandler::Accepted, ApiError> ChatHandler::submit(const ChatRequ
   auto ids = prompt(request);
   if (auto* error = std::get_if<ApiError>(&ids)) return std::move(*error);
   Accepted accepted{std::get<std::vector<TokenId>>(std::move(ids)), nullptr};
+  auto guide = constraints_.guide(request, accepted.prompt);
+  if (auto* error = std::get_if<ApiError>(&guide)) return std::move(*error);
   auto generation = engine_.submit({.prompt = accepted.prompt,
                                     .sampling = request.sampling,
                                     .max_tokens = request.max_tokens,
                                     .logprobs = request.logprobs,
-                                    .top_logprobs = request.top_logprobs});
+                                    .top_logprobs = request.top_logprobs,
+                                    .guide = std::get<std::shared_ptr<TokenGuide>>(std::move(guide))});
   if (!generation.ok()) {
     ApiError error = to_api_error(generation.error());
     if (std::ssize(accepted.prompt) > engine_.model().max_seq()) {

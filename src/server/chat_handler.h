@@ -9,6 +9,7 @@
 #include "server/chat_answer.h"
 #include "server/chat_request.h"
 #include "server/chat_session.h"
+#include "server/constraints.h"
 #include "server/http.h"
 #include "server/response_writer.h"
 
@@ -17,7 +18,7 @@ namespace lily {
 class ChatHandler {
  public:
   /// The engine's model has a tokenizer and a chat template.
-  explicit ChatHandler(Engine& engine) : engine_(engine) {}
+  explicit ChatHandler(Engine& engine) : engine_(engine), constraints_(engine.model()) {}
 
   /// Thread-safe; returns when the answer is complete or the client has gone, which stops its generation.
   void handle(const ChatRequest& request, ChatDialect& dialect, ResponseWriter& writer) const;
@@ -40,6 +41,7 @@ class ChatHandler {
   void answer_stream(ChatSession& session, ChatDialect& dialect, ResponseWriter& writer) const;
 
   Engine& engine_;
+  mutable Constraints constraints_;
 };
 
 }  // namespace lily

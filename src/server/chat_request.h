@@ -40,8 +40,9 @@ struct ChatRequest {
   /// Instead of messages: token ids that are continued as they are, without template, think block or tools.
   std::optional<std::vector<TokenId>> prompt = {};
   ChatTools tools = {};
-  /// JSON Schema the content has to fit; null: free text.
+  /// JSON Schema the content has to fit, and where it stands in the request; null: free text.
   std::shared_ptr<const nlohmann::ordered_json> schema = {};
+  std::string schema_field = {};
   ChatTemplateOptions template_options = {};
   std::optional<std::int64_t> thinking_budget =
       {};  ///< tokens of reasoning after which the think block is closed

@@ -117,10 +117,6 @@ void set_tools(std::vector<ToolDefinition> tools, const std::string& choice_fiel
   const auto refuse = [&](const std::string& problem) { error = invalid_field(choice_field, problem); };
   const bool must_call =
       out.choice.kind == ToolChoice::Kind::kRequired || out.choice.kind == ToolChoice::Kind::kNamed;
-  if (must_call && !tools.empty()) {
-    error = unsupported_field(choice_field, "not supported yet, expected none or auto");
-    return;
-  }
   if (must_call && tools.empty()) return refuse("needs tools to choose from, found none");
   if (out.choice.kind == ToolChoice::Kind::kNamed &&
       std::ranges::find(tools, out.choice.name, &ToolDefinition::name) == tools.end()) {

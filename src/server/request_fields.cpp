@@ -190,14 +190,35 @@ void read_thinking(FieldReader& fields, std::optional<ApiError>& error, ChatRequ
   read_template_options(fields, out.template_options);
 }
 
-void read_response_format(FieldReader& fields, std::optional<ApiError>& error, ChatRequest&) {
-  if (const Json* format = fields.find("response_format")) {
-    std::string type;
-    FieldReader(*format, "response_format", error).string("type", type);
-    if (type != "text") {
-      fields.refuse("response_format", "not supported yet, expected type \"text\", found " + describe(type));
-    }
+void read_format(FieldReader& format, std::optional<ApiError>& error, ChatRequest& out) {
+  std::string type = "text";
+  format.string("type", type);
+  if (type == "text") return;
+  if (type == "json_object") {
+    out.schema = std::make_shared<const Json>(Json{{"type", "object"}});
+    out.schema_field = format.path_of("type");
+    return;
   }
+  if (type != "json_schema") {
+    return format.fail("type", "expected text, json_object or json_schema, found " + describe(type));
+  }
+  // OpenAI's chat nests the schema once more than its responses do.
+  const Json* wrapper = format.find("json_schema");
+  const bool nested = wrapper != nullptr && wrapper->is_object() && wrapper->contains("schema");
+  const FieldReader inner(nested ? *wrapper : format.object(),
+                          nested ? format.path_of("json_schema") : format.path(), error);
+  const Json* schema = inner.find("schema");
+  if (error) return;
+  if (schema == nullptr) return format.fail("json_schema.schema", "expected a JSON schema, found nothing");
+  out.schema = std::make_shared<const Json>(*schema);
+  out.schema_field = inner.path_of("schema");
+}
+
+void read_response_format(FieldReader& fields, std::optional<ApiError>& error, ChatRequest& out) {
+  const Json* format = fields.find("response_format");
+  if (format == nullptr) return;
+  FieldReader inner(*format, fields.path_of("response_format"), error);
+  read_format(inner, error, out);
 }
 
 }  // namespace lily

@@ -27,6 +27,9 @@ void read_max_tokens(FieldReader& fields, std::initializer_list<const char*> nam
 /// preserve_thinking, thinking, reasoning_effort, reasoning, and the names of the budget.
 void read_thinking(FieldReader& fields, std::optional<ApiError>& error, ChatRequest& out);
 
+/// What `response_format` (or the responses API's `text.format`) holds.
+void read_format(FieldReader& format, std::optional<ApiError>& error, ChatRequest& out);
+
 /// `response_format`.
 void read_response_format(FieldReader& fields, std::optional<ApiError>& error, ChatRequest& out);
 

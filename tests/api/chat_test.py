@@ -194,9 +194,7 @@ class Fields(Script):
         answer = self.both({**chat(thinking=False), "messages": [message]})
         self.assertEqual(answer["usage"], plain["usage"])
 
-    def test_what_is_not_served_yet_is_refused(self):
-        self.assertIn("not supported yet",
-                      self.refused(chat(response_format={"type": "json_object"}), "response_format"))
+    def test_more_than_one_choice_is_refused(self):
         self.refused(chat(n=2), "n")
         self.both(chat(tools=[], response_format={"type": "text"}, n=1, tool_choice="auto", thinking=False))
 

@@ -184,10 +184,18 @@ TEST(ChatRequest, UnknownFieldsAreIgnored) {
             Json::parse(R"([{"role":"user","content":"hi"}])"));
 }
 
-TEST(ChatRequest, WhatIsNotServedYetIsRefusedByName) {
-  expect_refused(R"("response_format":{"type":"json_object"})", "response_format");
+TEST(ChatRequest, ResponseFormats) {
+  EXPECT_EQ(parse(R"("response_format":{"type":"text"})").schema, nullptr);
+  EXPECT_EQ(*parse(R"("response_format":{"type":"json_object"})").schema,
+            Json::parse(R"({"type":"object"})"));
+  const ChatRequest nested = parse(
+      R"("response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{"type":"null"}}})");
+  EXPECT_EQ(*nested.schema, Json::parse(R"({"type":"null"})"));
+  EXPECT_EQ(nested.schema_field, "response_format.json_schema.schema");
+  EXPECT_NE(parse(R"("response_format":{"type":"json_schema","name":"n","schema":{}})").schema, nullptr);
   expect_refused(R"("response_format":"text")", "response_format");
-  parse(R"("response_format":{"type":"text"})");
+  expect_refused(R"("response_format":{"type":"xml"})", "response_format.type");
+  expect_refused(R"("response_format":{"type":"json_schema"})", "response_format.json_schema.schema");
 }
 
 const std::string kTools =
