@@ -26,7 +26,7 @@ Result<Answer> stream_answer(Engine& engine, GenerateRequest request, const Inte
                              const AnswerSink& sink) {
   std::optional<OutputParser> parser;
   if (const Tokenizer* tokenizer = engine.model().tokenizer()) {
-    parser.emplace(*tokenizer, request.prompt, std::vector<std::string>{});
+    parser.emplace(*tokenizer, request.prompt, OutputRules{});
   }
   Progress progress("reading", ProgressUnit::kTokens, static_cast<std::int64_t>(request.prompt.size()));
   LILY_TRY(const auto generation, engine.submit(std::move(request)));

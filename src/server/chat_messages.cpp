@@ -43,22 +43,25 @@ std::string content_text(const FieldReader& message, std::optional<ApiError>& er
   return text;
 }
 
-// `arguments` is a JSON text in a string (OpenAI's way), or the object itself.
+// `arguments` is a JSON text in a string (OpenAI's way), or the object itself. What an earlier answer broke
+// off must not cost the whole conversation: text that is no object becomes one parameter, for the model to
+// see.
 Json call_arguments(const FieldReader& function, std::optional<ApiError>& error) {
   const Json* arguments = function.find("arguments");
   if (arguments == nullptr) return Json::object();
   if (arguments->is_object()) return *arguments;
-  const std::string path = function.path_of("arguments");
-  if (arguments->is_string()) {
-    const auto& text = arguments->get_ref<const std::string&>();
-    if (text.empty()) return Json::object();
-    auto parsed = parse_template_json(text);
-    if (parsed.ok() && parsed->is_object()) return std::move(parsed).value();
-    error = invalid_field(path, "expected the text of a JSON object, found " + describe(*arguments));
-  } else {
-    error = invalid_field(path, "expected a string, found " + describe(*arguments));
+  if (!arguments->is_string()) {
+    error = invalid_field(function.path_of("arguments"), "expected a string, found " + describe(*arguments));
+    return {};
   }
-  return Json::object();
+  const auto& text = arguments->get_ref<const std::string&>();
+  if (text.empty()) return Json::object();
+  auto parsed = parse_template_json(text);
+  if (parsed.ok() && parsed->is_object()) return std::move(parsed).value();
+  if (parsed.ok() && parsed->is_null()) return Json::object();
+  Json out = Json::object();
+  out["arguments"] = text;
+  return out;
 }
 
 Json normalize_call(const Json& call, const std::string& path, std::optional<ApiError>& error) {

@@ -68,6 +68,21 @@ HttpResponse health(const Engine& engine, bool draining) {
   return response;
 }
 
+// A body that is no JSON may have been cut by a wrong length: what follows is not to be read as a request.
+HttpResponse refuse(const ApiError& error) {
+  HttpResponse response = error_response(error);
+  response.close = error.code == "invalid_json";
+  return response;
+}
+
+void chat_completions(const ChatHandler& chat, const HttpRequest& request, ResponseWriter& writer) {
+  const auto parsed = parse_chat_request(request.body, chat.defaults());
+  if (const auto* error = std::get_if<ApiError>(&parsed)) return writer.send(refuse(*error));
+  const auto& openai = std::get<OpenAiChat>(parsed);
+  OpenAiDialect dialect(chat.identity("chatcmpl-"), openai);
+  chat.handle(openai.chat, dialect, writer);
+}
+
 HttpResponse model_by_name(const ModelCard& card, const std::string& name) {
   if (name == card.name) return {.body = model_json(card)};
   return error_response(
@@ -96,7 +111,7 @@ std::vector<HttpRoute> make_routes(const Engine& engine, const ChatHandler& chat
          writer.send(model_by_name(card, request.path.substr(std::strlen("/v1/models/"))));
        }},
       {"POST", "/v1/chat/completions",
-       [&](const HttpRequest& request, ResponseWriter& writer) { chat.handle(request, writer); }},
+       [&](const HttpRequest& request, ResponseWriter& writer) { chat_completions(chat, request, writer); }},
   };
 }
 
@@ -104,7 +119,7 @@ std::vector<HttpRoute> make_routes(const Engine& engine, const ChatHandler& chat
 
 Result<void> run_server(Engine& engine, const ServerOptions& options) {
   LILY_TRY_VOID(check_model(engine.model()));
-  const ChatHandler chat(engine, {engine.model().sampling_defaults(), engine.model().vocab_end()});
+  const ChatHandler chat(engine);
   std::atomic<bool> draining = false;
   LILY_TRY_VOID(catch_signals());
   LILY_TRY(const auto http,

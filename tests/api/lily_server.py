@@ -192,7 +192,7 @@ class ServerCase(unittest.TestCase):
         events = self.server.stream({**request, "stream_options": {"include_usage": True}})
         choice = answer["choices"][0]
         for field in ("content", "reasoning_content", "reasoning"):
-            self.assertEqual(joined(events, field), choice["message"].get(field, ""), field)
+            self.assertEqual(joined(events, field), choice["message"].get(field) or "", field)
         self.assertEqual(finish_of(events), choice["finish_reason"])
         cached = events[-1]["usage"].pop("prompt_tokens_details"), answer["usage"].pop("prompt_tokens_details")
         self.assertEqual(events[-1]["usage"], answer["usage"])

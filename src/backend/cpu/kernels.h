@@ -93,7 +93,7 @@ struct MatmulArgs {
 };
 
 /// Floats of scratch that a matrix product needs.
-[[nodiscard]] inline constexpr std::int64_t matmul_scratch(std::int64_t in) {
+[[nodiscard]] constexpr std::int64_t matmul_scratch(std::int64_t in) {
   return 16 * in;
 }
 
@@ -159,7 +159,7 @@ struct AttendArgs {
   float* scratch;  ///< attend_scratch() floats of this thread
 };
 
-[[nodiscard]] inline constexpr std::int64_t attend_scratch() {
+[[nodiscard]] constexpr std::int64_t attend_scratch() {
   return 2 * kAttentionTile * 256 + kAttentionQueries * kAttentionTile;
 }
 
