@@ -74,20 +74,6 @@ std::string AnswerText::finish() {
   return reset ? "\x1b[0m" : "";
 }
 
-std::string_view finish_reason_name(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::kStop:
-      return "stop";
-    case FinishReason::kLength:
-      return "length";
-    case FinishReason::kCancelled:
-      return "cancelled";
-    case FinishReason::kError:
-      return "error";
-  }
-  return "";
-}
-
 std::string format_summary(const Answer& answer) {
   const GenerationUsage& usage = answer.usage;
   std::string_view ending;

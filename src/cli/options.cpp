@@ -11,6 +11,7 @@ ModelOptions model_options(const Options& options) {
                    .isa = options.isa};
   model.max_seq = options.max_seq;
   model.slots = options.slots;
+  model.kv_tokens = options.kv_tokens;
   if (options.chunk > 0) model.max_rows = options.chunk;
   model.assume_template = options.assume_template;
   return model;

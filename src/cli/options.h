@@ -23,6 +23,8 @@ struct Options {
   std::string log_level = "warn";
   std::int64_t max_seq = 0;
   std::int64_t slots = 1;
+  std::int64_t kv_tokens = 0;
+  std::int64_t cache_mib = 1024;
   std::int64_t chunk = 0;
   bool assume_template = false;
 
@@ -59,6 +61,7 @@ struct Options {
   std::string host = "127.0.0.1";
   std::int64_t port = 8080;
   std::int64_t max_queue = 64;
+  std::int64_t request_timeout = 0;
   std::int64_t drain_seconds = 30;
 
   // synth.

@@ -18,7 +18,7 @@ std::string url(const HttpAddress& address) {
 }  // namespace
 
 Result<void> run_serve(const Options& options) {
-  LILY_TRY(const auto engine, open_engine(options));
+  LILY_TRY(const auto engine, open_engine(options, options.cache_mib << 20));
   ServerOptions server;
   server.address = {.host = options.host, .port = static_cast<std::uint16_t>(options.port)};
   server.drain = std::chrono::seconds(options.drain_seconds);

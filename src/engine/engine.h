@@ -6,15 +6,17 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "base/result.h"
 #include "engine/loaded_model.h"
+#include "engine/prefix_cache.h"
 #include "engine/sampler.h"
 #include "engine/token_guide.h"
 
@@ -28,14 +30,19 @@ struct GenerateRequest {
   bool logprobs = false;
   int top_logprobs = 0;                         ///< 0..20
   std::shared_ptr<TokenGuide> guide = nullptr;  ///< what may be sampled; null: anything
+  std::chrono::milliseconds timeout{0};         ///< from submit() to the last token; 0: none
 };
 
 enum class FinishReason {
   kStop,       ///< a stop id was sampled (it is not among the tokens)
   kLength,     ///< max_tokens or the context is used up
   kCancelled,  ///< the consumer or a shutdown ended it
+  kTimeout,    ///< its deadline passed
   kError,      ///< the device failed; error() says how
 };
+
+/// "stop", "length", "cancelled", "timeout" or "error".
+[[nodiscard]] std::string_view finish_reason_name(FinishReason reason);
 
 /// Counts of one finished or running generation.
 struct GenerationUsage {
@@ -65,7 +72,7 @@ class Generation {
   [[nodiscard]] std::int64_t prefilled() const;  ///< prompt tokens done so far, for progress
 
  private:
-  friend class Engine;
+  friend class Task;
   std::optional<Sampled> take();
 
   mutable std::mutex mutex_;
@@ -82,6 +89,9 @@ struct EngineOptions {
   ModelOptions model;
   std::int64_t max_queue = 64;  ///< requests waiting; one more is kExhausted
 };
+
+class Scheduler;
+class Task;
 
 class Engine {
  public:
@@ -103,39 +113,43 @@ class Engine {
     std::int64_t queued = 0;
     std::int64_t running = 0;
     std::int64_t finished = 0;
-    std::int64_t prompt_tokens = 0;
+    std::int64_t prompt_tokens = 0;  ///< of finished requests, cached_tokens among them
+    std::int64_t cached_tokens = 0;
     std::int64_t completion_tokens = 0;
+    std::int64_t kv_pages = 0;
+    std::int64_t free_kv_pages = 0;
+    PrefixCache::Stats cache = {};
   };
   [[nodiscard]] Stats stats() const;
 
- private:
-  class Task;
-  using Tasks = std::vector<std::unique_ptr<Task>>;
+  /// Called on the engine thread with every admitted request's end; may be set before the first submit().
+  using Observer = std::function<void(FinishReason, const GenerationUsage&)>;
+  void observe(Observer observer);
 
-  Engine() = default;
+ private:
+  using Queue = std::deque<std::unique_ptr<Task>>;
+
+  Engine();
   [[nodiscard]] Result<void> check(const GenerateRequest& request) const;
   void drop_abandoned();
 
   // The engine thread.
   void run();
-  bool wait_for_work(const Tasks& running);
-  void admit(Tasks& running);
-  void drop_cancelled(Tasks& running);
-  void step(Tasks& running);
-  void retire(Task& task, FinishReason reason, Error error = {});
+  bool wait_for_work();
+  void admit();
   void count(const Task& task);
+  void publish();
 
   std::unique_ptr<LoadedModel> model_;
   std::int64_t max_queue_ = 0;
-  std::int64_t slots_ = 1;
-  std::vector<float> logits_;  // engine thread only
+  std::unique_ptr<Scheduler> scheduler_;  // engine thread only
+  Observer observer_;
 
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::condition_variable idle_;
-  std::deque<std::unique_ptr<Task>> queue_;
-  std::int64_t running_ = 0;  // admitted and not finished
-  Stats finished_;
+  Queue queue_;
+  Stats stats_;  // all but `queued`
   bool draining_ = false;
   bool cancel_all_ = false;
   bool stopping_ = false;

@@ -27,7 +27,8 @@ struct ModelOptions {
   BackendOptions backend;
   std::int64_t max_seq = 0;      ///< tokens a sequence may hold; 0: min(max_position_embeddings, 32768)
   std::int64_t slots = 1;        ///< sequences that run at once
-  std::int64_t spare_slots = 0;  ///< further recurrent slots, for snapshots
+  std::int64_t kv_tokens = 0;    ///< tokens that all sequences together may hold (0: slots * max_seq)
+  std::int64_t cache_bytes = 0;  ///< further slots and pages, for a prefix cache of this size
   std::int64_t max_rows = 512;   ///< rows of a step, and so the longest prefill chunk
   bool assume_template = false;  ///< take an unknown chat template for Qwen3.6's
 };
@@ -49,6 +50,8 @@ class LoadedModel {
   [[nodiscard]] const std::vector<TokenId>& eos() const { return eos_; }
   /// How to sample where nobody says otherwise: generation_config.json. The seed is not among it.
   [[nodiscard]] const SamplingParams& sampling_defaults() const { return sampling_defaults_; }
+  /// <|im_start|>, where messages begin, if the tokenizer has it.
+  [[nodiscard]] std::optional<TokenId> turn_start() const { return turn_start_; }
   /// One past the last id that may be sampled: ids without a token are never emitted.
   [[nodiscard]] TokenId vocab_end() const { return vocab_end_; }
 
@@ -77,6 +80,7 @@ class LoadedModel {
   std::optional<Result<ChatTemplate>> chat_template_;
   std::vector<TokenId> eos_;
   SamplingParams sampling_defaults_;
+  std::optional<TokenId> turn_start_;
   TokenId vocab_end_ = 0;
   std::int64_t max_seq_ = 0;
   std::int64_t max_rows_ = 0;

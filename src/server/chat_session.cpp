@@ -68,6 +68,11 @@ std::optional<ApiError> ChatSession::error() const {
       return std::nullopt;
     case FinishReason::kCancelled:
       return to_api_error(fail(ErrorCode::kCancelled, "cancelled"));
+    case FinishReason::kTimeout:
+      return ApiError{.status = 504,
+                      .message = "the request's time is up before its answer was complete",
+                      .type = "timeout_error",
+                      .code = "timeout"};
     case FinishReason::kError:
       break;
   }

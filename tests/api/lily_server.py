@@ -194,7 +194,9 @@ class ServerCase(unittest.TestCase):
         for field in ("content", "reasoning_content", "reasoning"):
             self.assertEqual(joined(events, field), choice["message"].get(field) or "", field)
         self.assertEqual(finish_of(events), choice["finish_reason"])
+        cached = events[-1]["usage"].pop("prompt_tokens_details"), answer["usage"].pop("prompt_tokens_details")
         self.assertEqual(events[-1]["usage"], answer["usage"])
+        self.assertLess(max(c["cached_tokens"] for c in cached), answer["usage"]["prompt_tokens"])
         return answer
 
     def refused(self, request, param=None, status=400):
