@@ -21,6 +21,7 @@ enum : unsigned {
   kDevices = 1U << 10U,
   kEvery = (1U << 11U) - 1U,
   kAnswers = kChat | kRun,
+  kRunsModel = kAnswers | kServe | kBench | kEval | kLogits,
   kTakesModel = kEvery & ~(kSynth | kDevices),
 };
 
@@ -169,8 +170,11 @@ constexpr std::array kFlags = {
          one_of("auto|cpu|cuda|metal|metal-emulated|reference")},
     Flag{"--exact", &Options::exact, "", kEvery, kMachine, "f32 activations on the CPU, for quality checks"},
     Flag{"--threads", &Options::threads, "N", kEvery, kMachine, "CPU threads (0: all cores)", from_to(0, 4096)},
-    Flag{"--isa", &Options::isa, "NAME", kEvery, kMachine, "CPU instructions: auto, generic, avx2 or avx512",
-         one_of("auto|generic|avx2|avx512")},
+    Flag{"--isa", &Options::isa, "NAME", kEvery, kMachine, "CPU instructions: auto, generic, avx2, avx512, avx512bf16 or neon",
+         one_of("auto|generic|avx2|avx512|avx512bf16|neon")},
+    Flag{"--kv-type", &Options::kv_type, "TYPE", kRunsModel | kInspect, kMachine,
+         "how K and V rows are kept: bf16, q8 (half of it), f32, or auto (bf16; f32 with --exact)",
+         one_of("auto|f32|bf16|q8")},
     Flag{"--max-seq", &Options::max_seq, "N", kAnswers | kServe, kMachine,
          "tokens a conversation may hold (0: the model's limit, at most 32768)", at_least(0)},
     Flag{"--cache-mib", &Options::cache_mib, "MIB", kChat | kServe, kMachine,

@@ -8,7 +8,8 @@ ModelOptions model_options(const Options& options) {
   model.backend = {.name = options.backend,
                    .exact = options.exact,
                    .threads = static_cast<int>(options.threads),
-                   .isa = options.isa};
+                   .isa = options.isa,
+                   .kv_type = options.kv_type};
   model.max_seq = options.max_seq;
   model.slots = options.slots;
   model.kv_tokens = options.kv_tokens;

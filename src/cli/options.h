@@ -20,6 +20,7 @@ struct Options {
   bool exact = false;
   std::int64_t threads = 0;
   std::string isa = "auto";
+  std::string kv_type = "auto";
   std::string log_level = "warn";
   std::int64_t max_seq = 0;
   std::int64_t slots = 1;

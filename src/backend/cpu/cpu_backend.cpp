@@ -78,8 +78,9 @@ CpuBackend::CpuBackend(const Settings& settings, const ModelWeights& weights, co
 }
 
 std::string CpuBackend::description() const {
-  return fmt::format("cpu ({}, {} thread{}, {} activations)", kernels_.description, pool_.size(),
-                     pool_.size() == 1 ? "" : "s", exact_ ? "f32" : "integer");
+  return fmt::format("cpu ({}, {} thread{}, {} activations, {} K/V)", kernels_.description, pool_.size(),
+                     pool_.size() == 1 ? "" : "s", exact_ ? "f32" : "integer",
+                     kv_type_name(memory_.kv_type()));
 }
 
 void CpuBackend::begin(const Batch& batch) {
@@ -280,8 +281,9 @@ Result<std::unique_ptr<Backend>> make_cpu_backend(const BackendOptions& options,
     return fail(ErrorCode::kInvalidArgument, "threads: {}, expected 0 (all cores) or more", options.threads);
   }
   LILY_TRY_VOID(cpu::check_supported(weights));
-  const auto cache = options.exact ? cpu::CacheType::kF32 : cpu::CacheType::kBf16;
-  LILY_TRY(cpu::StateMemory memory, cpu::StateMemory::reserve(weights.shapes, limits, cache));
+  LILY_TRY(const KvType kv_type,
+           parse_kv_type(options.kv_type, options.exact ? KvType::kF32 : KvType::kBf16));
+  LILY_TRY(cpu::StateMemory memory, cpu::StateMemory::reserve(weights.shapes, limits, kv_type));
   const int threads = options.threads > 0 ? options.threads : available_cores();
   return std::unique_ptr<Backend>(std::make_unique<cpu::CpuBackend>(
       cpu::CpuBackend::Settings{*kernels, threads, options.exact}, weights, limits, std::move(memory)));

@@ -2,7 +2,8 @@
 //
 // A block is a few parallel regions with a little serial work between. Everything a step needs is allocated
 // when the backend is made. Two modes: products of integer activations and integer codes (the default), or of
-// f32 activations and dequantised weights, with K and V kept in f32 (BackendOptions::exact).
+// f32 activations and dequantised weights, with K and V in f32 unless asked otherwise
+// (BackendOptions::exact).
 #pragma once
 
 #include <string>

@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "model/kv_type.h"
+
 namespace lily::cpu {
 
 inline constexpr std::int64_t kGroup = 64;             ///< inputs that share a scale and a bias
@@ -137,8 +139,28 @@ struct HeadNormArgs {
   const float* sine;
 };
 
-/// How K and V rows are kept: bf16, or f32 when the backend is exact.
-enum class CacheType { kBf16, kF32 };
+// How K and V rows lie in memory: in blocks of 16 rows, as 4-byte words that hold the n values which one
+// dot-product instruction adds up (n = 1 for f32, 2 for bf16, 4 for int8):
+//
+//   keys   [256 / n words][16 rows]              n consecutive elements of a row
+//   values [16 parts][16 / n words][16 elements]  n consecutive rows of one element
+//
+// then, for int8, the scales of both: [4 groups of 64 elements][16 rows] f32. So attention reads both in
+// order and transposes nothing.
+inline constexpr std::int64_t kKvBlockRows = 16;
+
+[[nodiscard]] inline constexpr std::int64_t kv_block_bytes(KvType type) {
+  return kKvBlockRows * kv_row_bytes(type);
+}
+
+/// One K or V row, into its place among the blocks of a page.
+struct StoreKvArgs {
+  const float* row;  ///< [256]
+  KvType type;
+  bool value;          ///< V, or else K
+  std::byte* blocks;   ///< [16 blocks] of this page, layer and KV head
+  std::int64_t index;  ///< of the row in the page
+};
 
 /// Online-softmax attention of up to kAttentionQueries query vectors over K/V rows [begin, end) of one KV
 /// head.
@@ -146,8 +168,8 @@ struct AttendArgs {
   const float* queries;  ///< [count padded to 8, 256], already divided by sqrt(256)
   std::int64_t count;
   const std::int64_t* positions;  ///< [count], ascending: query i sees rows 0..positions[i]
-  CacheType type;
-  const std::byte* keys;      ///< [page number][256 rows, 256] of this layer and KV head
+  KvType type;
+  const std::byte* keys;      ///< [page number][16 blocks] of this layer and KV head
   const std::byte* values;    ///< the same for V
   std::int64_t page_stride;   ///< bytes from one page number to the next
   const std::int32_t* pages;  ///< pages[t / 256] is the number of the page that holds row t
@@ -184,8 +206,8 @@ struct Kernels {
   void (*swiglu)(const float* gate, const float* up, std::int64_t n, float* out);
   void (*delta_rule)(const DeltaArgs& args);
   void (*head_norm)(const HeadNormArgs& args);
-  /// n floats as the cache keeps them (bf16: rounded to nearest even), n a multiple of 64.
-  void (*store_cached)(const float* x, std::int64_t n, CacheType type, std::byte* out);
+  /// bf16 is rounded to nearest even, int8 to nearest with scale = max|x| / 127 over 64 values.
+  void (*store_kv)(const StoreKvArgs& args);
   void (*attend)(const AttendArgs& args);
   /// out = factor * x * sigmoid(gate), n a multiple of 64.
   void (*gate_output)(const float* x, float factor, const float* gate, std::int64_t n, float* out);
@@ -195,6 +217,7 @@ const Kernels& generic_kernels();
 #if defined(__x86_64__)
 const Kernels& avx2_kernels();
 const Kernels& avx512_kernels();
+const Kernels& avx512bf16_kernels();
 #endif
 
 }  // namespace lily::cpu

@@ -5,6 +5,7 @@
 #include "backend/cpu/delta_impl.h"
 #include "backend/cpu/elementwise_impl.h"
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/kv_impl.h"
 #include "backend/cpu/matmul_impl.h"
 
 namespace lily::cpu {
@@ -22,7 +23,7 @@ constexpr Kernels make_kernels(const char* isa, const char* description) {
           .swiglu = swiglu,
           .delta_rule = delta_rule,
           .head_norm = head_norm,
-          .store_cached = store_cached,
+          .store_kv = store_kv,
           .attend = attend,
           .gate_output = gate_output};
 }
