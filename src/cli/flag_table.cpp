@@ -153,6 +153,11 @@ constexpr std::array kFlags = {
          "longest a request may take, waiting included (0: any time)", from_to(0, 604800)},
     Flag{"--drain-seconds", &Options::drain_seconds, "N", kServe, kService,
          "how long running answers may go on after SIGTERM", from_to(0, 86400)},
+    Flag{"--alias", &Options::alias, "NAME,...", kServe, kService,
+         "what clients call the model; answers say the first [the checkpoint's name]"},
+    Flag{"--api-key-file", &Options::api_key_file, "F", kServe, kService, "ask for one of the keys in this file, one a line"},
+    Flag{"--allow-origin", &Options::allow_origin, "ORIGIN,...", kServe, kService,
+         "web pages that may use the server, as https://chat.example, or * [its own]"},
 
     Flag{"--contexts", &Options::contexts, "N,N,...", kBench, kMeasurement,
          "prompt lengths [256,512,1024,2048,4096, as far as the model goes]", at_least(1)},

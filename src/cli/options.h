@@ -64,6 +64,9 @@ struct Options {
   std::int64_t max_queue = 64;
   std::int64_t request_timeout = 0;
   std::int64_t drain_seconds = 30;
+  std::string alias;  // comma-separated
+  std::string api_key_file;
+  std::string allow_origin;  // comma-separated
 
   // synth.
   std::string preset = "qwen3.6-35b-a3b";

@@ -93,7 +93,9 @@ void ChatHandler::answer_stream(ChatSession& session, ChatDialect& dialect, Resp
   ClientWatch watch(writer, head);
   while (!session.finished()) {
     const auto piece = session.next(kLook);
-    if (piece && !piece->empty() && !watch.write(dialect.piece(*piece))) return;
+    if (const std::string text = piece && !piece->empty() ? dialect.piece(*piece) : ""; !text.empty()) {
+      if (!watch.write(text)) return;
+    }
     const auto ping =
         sse_comment(fmt::format("keepalive {}/{}", session.prefilled(), session.prompt_tokens()));
     if (!watch.alive(ping)) return;
@@ -103,7 +105,7 @@ void ChatHandler::answer_stream(ChatSession& session, ChatDialect& dialect, Resp
 }
 
 ChatIdentity ChatHandler::identity(std::string_view prefix) const {
-  return {random_id(prefix), static_cast<std::int64_t>(std::time(nullptr)), engine_.model().name()};
+  return {random_id(prefix), static_cast<std::int64_t>(std::time(nullptr)), model_name_};
 }
 
 ChatDefaults ChatHandler::defaults() const {

@@ -17,8 +17,9 @@ namespace lily {
 
 class ChatHandler {
  public:
-  /// The engine's model has a tokenizer and a chat template.
-  explicit ChatHandler(Engine& engine) : engine_(engine), constraints_(engine.model()) {}
+  /// The engine's model has a tokenizer and a chat template; answers call it `model_name`.
+  ChatHandler(Engine& engine, std::string model_name)
+      : engine_(engine), model_name_(std::move(model_name)), constraints_(engine.model()) {}
 
   /// Thread-safe; returns when the answer is complete or the client has gone, which stops its generation.
   void handle(const ChatRequest& request, ChatDialect& dialect, ResponseWriter& writer) const;
@@ -41,6 +42,7 @@ class ChatHandler {
   void answer_stream(ChatSession& session, ChatDialect& dialect, ResponseWriter& writer) const;
 
   Engine& engine_;
+  std::string model_name_;
   mutable Constraints constraints_;
 };
 

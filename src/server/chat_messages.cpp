@@ -43,27 +43,6 @@ std::string content_text(const FieldReader& message, std::optional<ApiError>& er
   return text;
 }
 
-// `arguments` is a JSON text in a string (OpenAI's way), or the object itself. What an earlier answer broke
-// off must not cost the whole conversation: text that is no object becomes one parameter, for the model to
-// see.
-Json call_arguments(const FieldReader& function, std::optional<ApiError>& error) {
-  const Json* arguments = function.find("arguments");
-  if (arguments == nullptr) return Json::object();
-  if (arguments->is_object()) return *arguments;
-  if (!arguments->is_string()) {
-    error = invalid_field(function.path_of("arguments"), "expected a string, found " + describe(*arguments));
-    return {};
-  }
-  const auto& text = arguments->get_ref<const std::string&>();
-  if (text.empty()) return Json::object();
-  auto parsed = parse_template_json(text);
-  if (parsed.ok() && parsed->is_object()) return std::move(parsed).value();
-  if (parsed.ok() && parsed->is_null()) return Json::object();
-  Json out = Json::object();
-  out["arguments"] = text;
-  return out;
-}
-
 Json normalize_call(const Json& call, const std::string& path, std::optional<ApiError>& error) {
   const FieldReader fields(call, path, error);
   const Json* function = fields.find("function");
@@ -74,7 +53,7 @@ Json normalize_call(const Json& call, const std::string& path, std::optional<Api
   std::string name;
   inner.string("name", name);
   if (!error && name.empty()) inner.fail("name", "expected the name of a function");
-  Json arguments = call_arguments(inner, error);
+  Json arguments = normalize_arguments(inner, error);
   return {{"type", "function"}, {"function", {{"name", name}, {"arguments", std::move(arguments)}}}};
 }
 
@@ -108,6 +87,24 @@ Json normalize_message(const Json& message, const std::string& path, std::option
 }
 
 }  // namespace
+
+Json normalize_arguments(const FieldReader& function, std::optional<ApiError>& error) {
+  const Json* arguments = function.find("arguments");
+  if (arguments == nullptr) return Json::object();
+  if (arguments->is_object()) return *arguments;
+  if (!arguments->is_string()) {
+    error = invalid_field(function.path_of("arguments"), "expected a string, found " + describe(*arguments));
+    return {};
+  }
+  const auto& text = arguments->get_ref<const std::string&>();
+  if (text.empty()) return Json::object();
+  auto parsed = parse_template_json(text);
+  if (parsed.ok() && parsed->is_object()) return std::move(parsed).value();
+  if (parsed.ok() && parsed->is_null()) return Json::object();
+  Json out = Json::object();
+  out["arguments"] = text;
+  return out;
+}
 
 Json normalize_messages(const Json& messages, std::optional<ApiError>& error) {
   Json out = Json::array();

@@ -50,6 +50,6 @@ struct ModelCard {
   std::int64_t max_seq = 0;
 };
 [[nodiscard]] std::string model_json(const ModelCard& card);
-[[nodiscard]] std::string model_list_json(const ModelCard& card);
+[[nodiscard]] std::string model_list_json(const std::vector<ModelCard>& cards);
 
 }  // namespace lily

@@ -153,8 +153,10 @@ std::string model_json(const ModelCard& card) {
   return dump_json(card_json(card));
 }
 
-std::string model_list_json(const ModelCard& card) {
-  return dump_json({{"object", "list"}, {"data", Json::array({card_json(card)})}});
+std::string model_list_json(const std::vector<ModelCard>& cards) {
+  Json list = Json::array();
+  for (const ModelCard& card : cards) list.push_back(card_json(card));
+  return dump_json({{"object", "list"}, {"data", std::move(list)}});
 }
 
 }  // namespace lily

@@ -22,7 +22,9 @@ std::string ResponseWriter::head(const HttpResponse& response, Framing framing) 
   fmt::format_to(out, "Content-Type: {}\r\n", response.content_type);
   if (framing == Framing::kLength) fmt::format_to(out, "Content-Length: {}\r\n", response.body.size());
   if (framing == Framing::kChunked) text += "Transfer-Encoding: chunked\r\n";
-  for (const HttpHeader& field : response.headers) fmt::format_to(out, "{}: {}\r\n", field.name, field.value);
+  for (const auto* fields : {&response.headers, &headers_}) {
+    for (const HttpHeader& field : *fields) fmt::format_to(out, "{}: {}\r\n", field.name, field.value);
+  }
   fmt::format_to(out, "X-Request-Id: {}\r\n", request_.id);
   if (last_) {
     text += "Connection: close\r\n";

@@ -155,7 +155,7 @@ TEST(ApiErrors, TellTheClientsFaultFromOurs) {
 
 TEST(Models, AreListedAndDescribed) {
   const ModelCard card{"tiny", 5, 4096};
-  const auto list = json::parse(model_list_json(card));
+  const auto list = json::parse(model_list_json({card}));
   EXPECT_EQ(list["object"], "list");
   EXPECT_EQ(list["data"][0], json::parse(model_json(card)));
   EXPECT_EQ(list["data"][0]["id"], "tiny");
