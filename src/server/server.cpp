@@ -2,12 +2,14 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <ctime>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "base/log.h"
@@ -15,6 +17,7 @@
 #include "server/errors.h"
 #include "server/json.h"
 #include "server/openai.h"
+#include "server/page.h"
 
 namespace lily {
 namespace {
@@ -101,8 +104,7 @@ std::vector<HttpRoute> make_routes(const Engine& engine, const ChatHandler& chat
       writer.send(response);
     };
   };
-  return {
-      {"GET", "/", always({.content_type = "text/plain; charset=utf-8", .body = "lily is running\n"})},
+  std::vector<HttpRoute> routes = {
       {"GET", "/health",
        [&](const HttpRequest&, ResponseWriter& writer) { writer.send(health(engine, draining)); }},
       {"GET", "/v1/models", always({.body = model_list_json(card)})},
@@ -113,6 +115,8 @@ std::vector<HttpRoute> make_routes(const Engine& engine, const ChatHandler& chat
       {"POST", "/v1/chat/completions",
        [&](const HttpRequest& request, ResponseWriter& writer) { chat_completions(chat, request, writer); }},
   };
+  std::ranges::move(page_routes(), std::back_inserter(routes));
+  return routes;
 }
 
 }  // namespace
