@@ -27,7 +27,7 @@ export class Answer {
       this.message.state = "done";
       return null;
     } catch (error) {
-      this.message.state = error.name === "AbortError" ? "stopped" : "failed";
+      this.message.state = this.abort.signal.aborted ? "stopped" : "failed";
       if (this.message.state === "stopped") return null;
       this.message.error = error.message;
       return error.status ?? 0;

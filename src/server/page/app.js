@@ -48,7 +48,7 @@ class App {
     document.addEventListener("keydown", (event) => {
       if (event.key === "Escape" && !at("settings").open && !this.sidebar.drawer) this.stop();
     });
-    addEventListener("pagehide", () => this.answer && this.save());
+    addEventListener("pagehide", () => this.leave());
     store.onForeignChange(() => this.showList());
   }
 
@@ -99,8 +99,10 @@ class App {
   showContext() {
     const used = contextUsed(this.conversation);
     const room = this.model?.max_model_len;
-    at("context").textContent = used && room ? `${group(used)} / ${group(room)} tokens` : "";
-    at("context").style.setProperty("--used", used && room ? Math.min(1, used / room) : 0);
+    at("context").hidden = !used || !room;
+    if (!used || !room) return;
+    at("context").firstElementChild.textContent = `${group(used)} / ${group(room)}`;
+    at("context").style.setProperty("--used", Math.min(1, used / room));
   }
 
   save() {
@@ -185,6 +187,13 @@ class App {
     this.showList();
     if (status === 401) this.askForKey();
     if (message.state !== "failed") this.announcer.say(message.state === "stopped" ? "Stopped." : "The answer is complete.");
+  }
+
+  // Nobody reads on. The browser might keep the page, and the answer going, for the way back.
+  leave() {
+    if (!this.answer) return;
+    this.save();
+    this.stop();
   }
 
   askForKey() {

@@ -8,10 +8,11 @@ import { highlight, loadHighlighter } from "./highlight.js";
 const SANITIZE = {
   ALLOWED_TAGS: ["a", "blockquote", "br", "code", "del", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p", "pre",
     "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul"],
-  ALLOWED_ATTR: ["align", "class", "href", "rel", "start", "target", "title"],
+  ALLOWED_ATTR: ["align", "class", "href", "start", "title"],
   ALLOW_DATA_ATTR: false,
   ALLOW_ARIA_ATTR: false,
   ALLOWED_URI_REGEXP: /^(?:https?|mailto):/i,
+  ADD_URI_SAFE_ATTR: ["align", "start"], // the expression above would be held against these too
   RETURN_DOM_FRAGMENT: true,
 };
 
