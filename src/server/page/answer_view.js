@@ -19,18 +19,20 @@ export class AnswerView {
     this.error = element("p", { className: "error", role: "alert", hidden: true });
     this.status = element("span", { className: "status" });
     this.again = button("Regenerate", onRegenerate);
-    this.actions = element("div", { className: "actions" }, this.again, copyButton(() => message.content), this.status);
-    this.element = element("li", { className: "message answer" }, element("h2", { textContent: name }),
+    this.copy = copyButton(() => message.content);
+    this.actions = element("div", { className: "actions" }, this.again, this.copy, this.status);
+    this.element = element("li", { className: "message answer" }, element("h2", { textContent: name.split("-")[0], title: name }),
       element("div", { className: "body" }, this.thinking, this.content, this.callList, this.error, this.actions));
     this.update();
   }
 
   buildThinking() {
     this.thinkingLabel = element("span");
-    this.thinkingTail = element("span", { className: "tail", "aria-hidden": "true" });
+    this.thinkingTail = element("span");
     this.thinkingText = element("div", { className: "thoughts" });
     this.thinking = element("details", { className: "thinking", hidden: true },
-      element("summary", {}, this.thinkingLabel, this.thinkingTail), this.thinkingText);
+      element("summary", {}, this.thinkingLabel, element("span", { className: "tail", "aria-hidden": "true" }, this.thinkingTail)),
+      this.thinkingText);
   }
 
   setBusy(busy) {
@@ -51,6 +53,7 @@ export class AnswerView {
     this.error.hidden = !message.error;
     this.error.textContent = message.error ?? "";
     this.again.hidden = running;
+    this.copy.disabled = !message.content;
     this.again.textContent = message.state === "failed" ? "Try again" : "Regenerate";
     this.status.textContent = statusOf(message);
   }

@@ -16,8 +16,8 @@ export class Sidebar {
     nav.addEventListener("keydown", (event) => {
       if (event.key === "Escape" && this.drawer) this.setOpen(false);
     });
-    page.addEventListener("click", (event) => {
-      if (this.drawer && !toggle.contains(event.target)) this.setOpen(false);
+    document.addEventListener("click", (event) => {
+      if (this.drawer && !nav.contains(event.target) && !toggle.contains(event.target)) this.setOpen(false);
     });
     WIDE.addEventListener("change", () => this.setOpen(false));
     this.setOpen(false);
@@ -33,13 +33,22 @@ export class Sidebar {
     this.isOpen = open;
     this.nav.classList.toggle("open", open);
     this.nav.inert = !open && !WIDE.matches;
+    this.page.inert = this.drawer;
     this.toggle.ariaExpanded = String(open);
     document.body.classList.toggle("covered", this.drawer);
     if (moved) (open ? this.nav.querySelector("button") : this.toggle).focus();
   }
 
   show(conversations, openId) {
+    const focused = this.buttons().indexOf(document.activeElement);
     this.list.replaceChildren(...conversations.map((conversation) => this.item(conversation, openId)));
+    if (focused < 0) return;
+    const rest = this.buttons(); // the focus stays at its place
+    (rest[Math.min(focused, rest.length - 1)] ?? this.nav.querySelector("button")).focus();
+  }
+
+  buttons() {
+    return [...this.list.querySelectorAll("button")];
   }
 
   item(conversation, openId) {

@@ -24,7 +24,7 @@ export class UserView {
   open() {
     const area = element("textarea", { value: this.message.content, rows: 1, "aria-label": "Edit the message" });
     const send = element("button", { type: "submit", className: "primary", textContent: "Send" });
-    const hint = element("span", { textContent: "What follows is answered anew." });
+    const hint = element("span", { textContent: "What follows it will be replaced." });
     const form = element("form", { className: "editor" }, area,
       element("div", { className: "bar" }, hint, button("Cancel", () => this.close()), send));
     form.addEventListener("submit", (event) => {
