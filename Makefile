@@ -3,7 +3,7 @@ BUILD ?= build/release
 JOBS  ?= $(shell nproc)
 FUZZ_SECONDS ?= 60
 
-.PHONY: help setup setup-dev build test demo bench parity sanitize fuzz format lint clean
+.PHONY: help setup setup-dev setup-browser build test demo bench parity sanitize fuzz format lint clean
 
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -13,6 +13,9 @@ setup:           ## install what building and testing needs (Debian packages, as
 
 setup-dev:       ## and what formatting, linting and fuzzing need
 	scripts/setup --dev
+
+setup-browser:   ## and Chromium, to test the web chat
+	scripts/setup --browser
 
 build:           ## the release binary and the tests: build/release/lily
 	cmake --preset release

@@ -32,7 +32,7 @@ void send_error(const ApiError& error, const HttpRequest& request, ResponseWrite
 }
 
 bool is_open(std::string_view path) {
-  return path == "/" || path == "/health" || path.starts_with("/health/");
+  return path == "/" || path.starts_with("/page/") || path == "/health" || path.starts_with("/health/");
 }
 
 }  // namespace

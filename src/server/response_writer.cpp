@@ -40,7 +40,8 @@ void ResponseWriter::send(const HttpResponse& response) {
   status_ = response.status;
   last_ = last_ || response.close;
   std::string bytes = head(response, Framing::kLength);
-  if (request_.method != "HEAD") bytes += response.body;
+  // Both say the length of what a GET would have brought.
+  if (request_.method != "HEAD" && response.status != 304) bytes += response.body;
   put(bytes);
   complete_ = true;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "server/anthropic.h"
@@ -10,6 +11,7 @@
 #include "server/json.h"
 #include "server/openai.h"
 #include "server/openapi.h"
+#include "server/page.h"
 #include "server/responses.h"
 #include "server/text_endpoints.h"
 
@@ -95,8 +97,7 @@ std::vector<HttpRoute> make_routes(const Engine& engine, const ChatHandler& chat
   const auto is_healthy = send([&engine, &draining, name = served.names.front()](const HttpRequest&) {
     return health(engine, name, draining);
   });
-  return {
-      {"GET", "/", always({.content_type = "text/plain; charset=utf-8", .body = "lily is running\n"})},
+  std::vector<HttpRoute> routes = {
       {"GET", "/health", is_healthy},
       {"GET", "/health/ready", is_healthy},
       {"GET", "/health/live", always({.body = dump_json({{"status", "ok"}})})},
@@ -122,6 +123,8 @@ std::vector<HttpRoute> make_routes(const Engine& engine, const ChatHandler& chat
       {"POST", "/detokenize",
        send([&](const HttpRequest& request) { return detokenize(tokenizer, request); })},
   };
+  std::ranges::move(page_routes(), std::back_inserter(routes));
+  return routes;
 }
 
 }  // namespace lily
