@@ -162,20 +162,19 @@ void attention(benchmark::State& state, const Kernels* kernels, std::int64_t que
   std::vector<float> sums(static_cast<std::size_t>(queries * 256));
   std::vector<float> scratch(static_cast<std::size_t>(attend_scratch()));
   for (auto _ : state) {
-    kernels->attend({.queries = q.data(),
-                     .count = queries,
-                     .positions = positions.data(),
-                     .type = type,
-                     .keys = keys.data(),
-                     .values = values.data(),
-                     .page_stride = page_bytes,
-                     .pages = pages.data(),
-                     .begin = 0,
-                     .end = length,
-                     .largest = largest.data(),
-                     .total = total.data(),
-                     .sums = sums.data(),
-                     .scratch = scratch.data()});
+    attend_of(*kernels, type)({.queries = q.data(),
+                               .count = queries,
+                               .positions = positions.data(),
+                               .keys = keys.data(),
+                               .values = values.data(),
+                               .page_stride = page_bytes,
+                               .pages = pages.data(),
+                               .begin = 0,
+                               .end = length,
+                               .largest = largest.data(),
+                               .total = total.data(),
+                               .sums = sums.data(),
+                               .scratch = scratch.data()});
   }
   set_rate(state, "mac", static_cast<double>(2 * queries * length * 256));
 }

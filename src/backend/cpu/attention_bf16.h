@@ -64,18 +64,21 @@ struct Bf16Products {
     const std::byte* values = tile.rows == kTileSize ? tile.values : whole_tile(tile);
     for (int part = 0; part < kHeadSize / kWordLanes; ++part) {
       for (std::int64_t m = 0; m < padded; m += kQueries) {
-        add_part(values + part * kBlockWords * 64, m, sums + m * kHeadSize + part * kWordLanes);
+        const std::byte* ahead = m == 0 ? tile.next_keys + part * (kTileSize / 2) * 64 : nullptr;
+        add_part(values + part * kBlockWords * 64, m, sums + m * kHeadSize + part * kWordLanes, ahead);
       }
     }
   }
 
  private:
-  LILY_INLINE void add_part(const std::byte* values, std::int64_t m, float* sums) const {
+  LILY_INLINE void add_part(const std::byte* values, std::int64_t m, float* sums,
+                            const std::byte* ahead) const {
     F32 acc[kQueries];
     for (int i = 0; i < kQueries; ++i) acc[i] = load_f32(sums + i * kHeadSize);
     for (int b = 0; b < kTileSize / kBlockRows; ++b) {
       const std::uint32_t* p = probabilities + m * kRowWords + b * kBlockWords;
       for (int w = 0; w < kBlockWords; ++w) {
+        if (ahead != nullptr) __builtin_prefetch(ahead + (b * kBlockWords + w) * 64, 0, 2);
         const auto v = load<U32>(values + b * kBlockBytes + w * 64);
         for (int i = 0; i < kQueries; ++i) acc[i] = dot_bf16(acc[i], U32{} + p[i * kRowWords + w], v);
       }
@@ -101,7 +104,7 @@ static_assert(kAttentionQueries * (Bf16Products::kQueryWords + Bf16Products::kRo
               attend_scratch() - kAttentionQueries * kTileSize);
 
 void attend_bf16(const AttendArgs& args) {
-  args.type == KvType::kBf16 ? attend_tiles<KvType::kBf16, Bf16Products>(args) : attend(args);
+  attend_tiles<KvType::kBf16, Bf16Products>(args);
 }
 
 }  // namespace

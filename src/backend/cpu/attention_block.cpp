@@ -77,7 +77,6 @@ void CpuBackend::store_keys_and_values(const AttentionBlock& block) {
 AttendArgs CpuBackend::attend_args(const AttentionBlock& block, const Segment& segment, std::int64_t kv_head,
                                    int thread) {
   AttendArgs args{};
-  args.type = memory_.kv_type();
   args.keys = memory_.blocks(block.attention_index, false, kv_head);
   args.values = memory_.blocks(block.attention_index, true, kv_head);
   args.page_stride = memory_.page_stride();
@@ -148,7 +147,7 @@ void CpuBackend::attend_rows(const AttentionBlock& block, const AttentionTask& t
   args.largest = largest.data();
   args.total = total.data();
   args.sums = scratch.sums.data();
-  kernels_.attend(args);
+  attend_(args);
   for (std::int64_t query = 0; query < args.count; ++query) {
     finish_query(task.placed->first_row + task.begin + query / group, kv_head * group + query % group,
                  args.sums + query * kHeadDim, total[static_cast<std::size_t>(query)]);
@@ -213,7 +212,7 @@ void CpuBackend::attend_range(const AttentionBlock& block, const AttentionTask& 
   args.largest = state.largest;
   args.total = state.total;
   args.sums = state.sums;
-  kernels_.attend(args);
+  attend_(args);
 }
 
 void CpuBackend::join_ranges(std::int64_t row, std::int64_t first_slot, std::int64_t slots,

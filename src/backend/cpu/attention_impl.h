@@ -90,7 +90,8 @@ LILY_INLINE void softmax_row(float* scores, std::int64_t visible, float& largest
 struct KvTile {
   const std::byte* keys;
   const std::byte* values;
-  std::int64_t rows;  ///< that there are, at most kTileSize
+  const std::byte* next_keys;  ///< of the tile to come, or these once more
+  std::int64_t rows;           ///< that there are, at most kTileSize
 };
 
 /// Queries and keys, probabilities and values in f32, widened tile by tile.
@@ -121,6 +122,11 @@ struct WidenedProducts {
   }
 };
 
+template <KvType kType>
+LILY_INLINE std::int64_t kv_tile_offset(const AttendArgs& a, std::int64_t t) {
+  return a.pages[t / kPageRows] * a.page_stride + t % kPageRows / kBlockRows * kv_block_bytes(kType);
+}
+
 template <KvType kType, class Products>
 void attend_tiles(const AttendArgs& a) {
   float* scores = a.scratch;
@@ -128,9 +134,9 @@ void attend_tiles(const AttendArgs& a) {
   Products products(a, padded, scores + kAttentionQueries * kTileSize);
   for (std::int64_t t = a.begin; t < a.end; t += kTileSize) {
     const std::int64_t rows = a.end - t < kTileSize ? a.end - t : kTileSize;
-    const std::int64_t at =
-        a.pages[t / kPageRows] * a.page_stride + t % kPageRows / kBlockRows * kv_block_bytes(kType);
-    const KvTile tile = {a.keys + at, a.values + at, rows};
+    const std::int64_t at = kv_tile_offset<kType>(a, t);
+    const std::int64_t next = t + kTileSize < a.end ? kv_tile_offset<kType>(a, t + kTileSize) : at;
+    const KvTile tile = {a.keys + at, a.values + at, a.keys + next, rows};
     products.score(tile, scores);
     for (std::int64_t i = 0; i < a.count; ++i) {
       const std::int64_t seen = a.positions[i] - t + 1;
@@ -141,15 +147,9 @@ void attend_tiles(const AttendArgs& a) {
   }
 }
 
-void attend(const AttendArgs& args) {
-  switch (args.type) {
-    case KvType::kF32:
-      return attend_tiles<KvType::kF32, WidenedProducts<KvType::kF32>>(args);
-    case KvType::kBf16:
-      return attend_tiles<KvType::kBf16, WidenedProducts<KvType::kBf16>>(args);
-    case KvType::kQ8:
-      return attend_tiles<KvType::kQ8, WidenedProducts<KvType::kQ8>>(args);
-  }
+template <KvType kType>
+void attend_widened(const AttendArgs& args) {
+  attend_tiles<kType, WidenedProducts<kType>>(args);
 }
 
 }  // namespace

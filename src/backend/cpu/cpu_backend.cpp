@@ -39,6 +39,7 @@ Buffer<float> transpose_taps(const Vector& taps) {
 CpuBackend::CpuBackend(const Settings& settings, const ModelWeights& weights, const BackendLimits& limits,
                        StateMemory memory)
     : kernels_(settings.kernels),
+      attend_(attend_of(kernels_, memory.kv_type())),
       exact_(settings.exact),
       weights_(weights),
       s_(weights.shapes),

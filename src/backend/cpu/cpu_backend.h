@@ -107,6 +107,7 @@ class CpuBackend final : public Backend {
   void expand(const MoeWeights& weights, std::int64_t expert, Phase phase, std::int64_t column, int thread);
 
   const Kernels& kernels_;
+  void (*const attend_)(const AttendArgs& args);  ///< of the cache's type
   const bool exact_;
   const ModelWeights& weights_;
   const Shapes s_;

@@ -168,12 +168,11 @@ struct AttendArgs {
   const float* queries;  ///< [count padded to 8, 256], already divided by sqrt(256)
   std::int64_t count;
   const std::int64_t* positions;  ///< [count], ascending: query i sees rows 0..positions[i]
-  KvType type;
-  const std::byte* keys;      ///< [page number][16 blocks] of this layer and KV head
-  const std::byte* values;    ///< the same for V
-  std::int64_t page_stride;   ///< bytes from one page number to the next
-  const std::int32_t* pages;  ///< pages[t / 256] is the number of the page that holds row t
-  std::int64_t begin;         ///< multiple of kAttentionTile
+  const std::byte* keys;          ///< [page number][16 blocks] of this layer and KV head
+  const std::byte* values;        ///< the same for V
+  std::int64_t page_stride;       ///< bytes from one page number to the next
+  const std::int32_t* pages;      ///< pages[t / 256] is the number of the page that holds row t
+  std::int64_t begin;             ///< multiple of kAttentionTile
   std::int64_t end;
   float* largest;  ///< [count], running maximum of the scores; -inf to start
   float* total;    ///< [count], running sum of exp(score - largest); 0 to start
@@ -208,10 +207,20 @@ struct Kernels {
   void (*head_norm)(const HeadNormArgs& args);
   /// bf16 is rounded to nearest even, int8 to nearest with scale = max|x| / 127 over 64 values.
   void (*store_kv)(const StoreKvArgs& args);
-  void (*attend)(const AttendArgs& args);
+  // One for each KvType.
+  void (*attend_f32)(const AttendArgs& args);
+  void (*attend_bf16)(const AttendArgs& args);
+  void (*attend_q8)(const AttendArgs& args);
   /// out = factor * x * sigmoid(gate), n a multiple of 64.
   void (*gate_output)(const float* x, float factor, const float* gate, std::int64_t n, float* out);
 };
+
+/// The attention of a type of cache.
+[[nodiscard]] inline auto attend_of(const Kernels& kernels, KvType type) {
+  return type == KvType::kF32    ? kernels.attend_f32
+         : type == KvType::kBf16 ? kernels.attend_bf16
+                                 : kernels.attend_q8;
+}
 
 const Kernels& generic_kernels();
 #if defined(__x86_64__)

@@ -6,6 +6,7 @@ constexpr int kLanes = 16;  // f32 numbers in a vector, and rows in a tile of a 
 }  // namespace lily::cpu
 
 #include "backend/cpu/attention_bf16.h"
+#include "backend/cpu/attention_q8.h"
 #include "backend/cpu/isa_avx512.h"
 #include "backend/cpu/table_impl.h"
 
@@ -14,7 +15,8 @@ namespace lily::cpu {
 const Kernels& avx512bf16_kernels() {
   static constexpr Kernels kKernels = [] {
     Kernels kernels = make_kernels("avx512bf16", "AVX-512 VNNI BF16");
-    kernels.attend = attend_bf16;
+    kernels.attend_bf16 = attend_bf16;
+    kernels.attend_q8 = attend_q8;
     return kernels;
   }();
   return kKernels;

@@ -24,7 +24,9 @@ constexpr Kernels make_kernels(const char* isa, const char* description) {
           .delta_rule = delta_rule,
           .head_norm = head_norm,
           .store_kv = store_kv,
-          .attend = attend,
+          .attend_f32 = attend_widened<KvType::kF32>,
+          .attend_bf16 = attend_widened<KvType::kBf16>,
+          .attend_q8 = attend_widened<KvType::kQ8>,
           .gate_output = gate_output};
 }
 

@@ -641,20 +641,19 @@ struct AttentionRun {
   }
   void run(const Kernels& kernels, const AttentionCase& c, std::int64_t begin, std::int64_t end) {
     std::vector<float> scratch(at(attend_scratch()));
-    kernels.attend({.queries = queries.data(),
-                    .count = static_cast<std::int64_t>(positions.size()),
-                    .positions = positions.data(),
-                    .type = c.type,
-                    .keys = c.keys.data(),
-                    .values = c.values.data(),
-                    .page_stride = c.page_bytes(),
-                    .pages = c.order.data(),
-                    .begin = begin,
-                    .end = end,
-                    .largest = largest.data(),
-                    .total = total.data(),
-                    .sums = sums.data(),
-                    .scratch = scratch.data()});
+    attend_of(kernels, c.type)({.queries = queries.data(),
+                                .count = static_cast<std::int64_t>(positions.size()),
+                                .positions = positions.data(),
+                                .keys = c.keys.data(),
+                                .values = c.values.data(),
+                                .page_stride = c.page_bytes(),
+                                .pages = c.order.data(),
+                                .begin = begin,
+                                .end = end,
+                                .largest = largest.data(),
+                                .total = total.data(),
+                                .sums = sums.data(),
+                                .scratch = scratch.data()});
   }
   [[nodiscard]] std::vector<float> result(std::size_t i) const {
     std::vector<float> o(256);
@@ -682,11 +681,14 @@ std::vector<float> plain_attention(const AttentionCase& c, const float* q, std::
   return result;
 }
 
-/// How far attention may be from the exact one of the cached rows. With bf16 dot products queries and
-/// probabilities are rounded to 8 bits; scores are sums of 256 products with a deviation of up to 30.
+/// How far attention may be from the exact one of the cached rows. Dot products of the cache's own type round
+/// queries and probabilities: to 8 bits (bf16), to 16 (int8). Scores are sums of 256 products with a deviation
+/// of up to 30.
 float attention_bound(const Kernels& kernels, KvType type) {
-  const bool rounds = type == KvType::kBf16 && std::string(kernels.isa) == "avx512bf16";
-  return rounds ? 2e-2F : 3e-5F;
+  const std::string isa = kernels.isa;
+  if (type == KvType::kBf16 && isa == "avx512bf16") return 2e-2F;
+  if (type == KvType::kQ8 && isa.starts_with("avx512")) return 1e-3F;
+  return 3e-5F;
 }
 
 TEST_P(KernelTest, AttentionMatchesPlainSoftmax) {
