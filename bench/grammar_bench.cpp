@@ -62,18 +62,22 @@ std::string synthetic_tokenizer() {
     }
     tokens.insert(token);
   }
-  Json vocab = Json::object();
+  // Everything but the vocabulary is the embedded model's.
+  std::ifstream file(LILY_SOURCE_DIR "/models/tiny/tokenizer.json");
+  Json json = Json::parse(file);
+  json["added_tokens"] = Json::array();
+  json["model"]["merges"] = Json::array();
+  nlohmann::json vocab = nlohmann::json::object();  // ordered_json would look through all keys for each
   std::size_t id = 0;
-  std::string text =
-      R"({"added_tokens":[],"normalizer":null,"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false,)"
-      R"("trim_offsets":false,"use_regex":true},"decoder":{"type":"ByteLevel"},"model":{"type":"BPE","merges":[],"vocab":{)";
   for (const std::string& token : tokens) {
     std::string spelled;
     for (const char c : token) spelled += printable(static_cast<unsigned char>(c));
-    text += (id > 0 ? "," : "") + Json(spelled).dump() + ":" + std::to_string(id);
-    ++id;
+    vocab[spelled] = id++;
   }
-  return text + "}}}";
+  json["model"]["vocab"] = "VOCAB";
+  std::string text = json.dump();
+  text.replace(text.find("\"VOCAB\""), 7, vocab.dump());
+  return text;
 }
 
 // Reads `text` in pieces of some bytes, as an answer would come, and asks for the mask before each.

@@ -1,6 +1,7 @@
 #include "text/grammar.h"
 
 #include <array>
+#include <optional>
 #include <string>
 #include <unordered_set>
 
@@ -68,10 +69,12 @@ Fragment Grammar::optional(Fragment part) {
 
 Fragment Grammar::repeat(RuleId rule, std::uint32_t least, std::uint32_t most) {
   Fragment out = nothing();
+  std::vector<StateId> places = {out.in};
   const auto step = [&] {
     const StateId next = add_state();
     add_edge(out.out, {.kind = Edge::Kind::kCall, .callee = rule, .target = next});
     out.out = next;
+    places.push_back(next);
   };
   for (std::uint32_t i = 0; i < least; ++i) step();
   if (most == kUnbounded) {
@@ -89,7 +92,21 @@ Fragment Grammar::repeat(RuleId rule, std::uint32_t least, std::uint32_t most) {
   }
   link(out.out, end);
   out.out = end;
+  find_alike(places, least);
   return out;
+}
+
+// places[i] stands before the i-th repetition; each takes a byte at least.
+void Grammar::find_alike(const std::vector<StateId>& places, std::uint32_t least) {
+  std::optional<StateId> must_go_on;
+  std::optional<StateId> may_end;
+  for (std::size_t i = 0; i + kReach < places.size(); ++i) {
+    if (i + kReach < least) {
+      alike_[places[i]] = *(must_go_on = must_go_on.value_or(places[i]));
+    } else if (i >= least) {
+      alike_[places[i]] = *(may_end = may_end.value_or(places[i]));
+    }
+  }
 }
 
 Fragment Grammar::call(RuleId rule) {

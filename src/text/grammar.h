@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -69,6 +70,13 @@ class Grammar {
   [[nodiscard]] StateId start(RuleId rule) const { return starts_[rule]; }
   [[nodiscard]] const State& state(StateId id) const { return states_[id]; }
   [[nodiscard]] std::size_t size() const { return states_.size(); }
+  /// A state from which the same texts of up to kReach bytes lead on as from `id`: places in a long
+  /// repetition are alike as long as no end of it is near.
+  static constexpr std::uint32_t kReach = 256;
+  [[nodiscard]] StateId alike(StateId id) const {
+    const auto found = alike_.find(id);
+    return found == alike_.end() ? id : found->second;
+  }
 
   /// Whether some rule can call itself without having read a byte: no matcher can follow that.
   [[nodiscard]] bool has_left_recursion() const;
@@ -76,10 +84,12 @@ class Grammar {
  private:
   StateId add_state();
   void add_edge(StateId from, Edge edge) { states_[from].edges.push_back(edge); }
+  void find_alike(const std::vector<StateId>& places, std::uint32_t least);
   Fragment scan(std::string_view end, bool complete);
 
   std::vector<State> states_;
   std::vector<StateId> starts_;  // of the rules
+  std::unordered_map<StateId, StateId> alike_;
   RuleId root_ = 0;
 };
 

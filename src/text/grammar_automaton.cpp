@@ -118,6 +118,7 @@ GrammarAutomaton::Stack GrammarAutomaton::push(Stack below, Grammar::StateId to)
 void GrammarAutomaton::allowed(State state, TokenMask& out) {
   const std::lock_guard lock(mutex_);
   LILY_CHECK(state != kDead, "tokens after text outside the grammar");
+  if (vocabulary_->all().depth() <= Grammar::kReach) state = alike(state);
   if (const auto& kept = nodes_[static_cast<std::size_t>(state)].mask) {
     out = *kept;
     return;
@@ -134,6 +135,25 @@ void GrammarAutomaton::allowed(State state, TokenMask& out) {
   }
   nodes_[static_cast<std::size_t>(state)].mask = std::make_unique<TokenMask>(out);
   ++masks_;
+}
+
+// The state with every place in a repetition replaced by the one that stands for it.
+GrammarAutomaton::State GrammarAutomaton::alike(State state) {
+  if (const State known = nodes_[static_cast<std::size_t>(state)].alike; known != kUnknown) return known;
+  Configs configs = nodes_[static_cast<std::size_t>(state)].configs;
+  for (Config& config : configs) config = {grammar_.alike(config.at), alike_stack(config.stack)};
+  const State found = intern(std::move(configs));
+  // A state that ends the text without reading on has no place to replace.
+  nodes_[static_cast<std::size_t>(state)].alike = found == kDead ? state : found;
+  return nodes_[static_cast<std::size_t>(state)].alike;
+}
+
+GrammarAutomaton::Stack GrammarAutomaton::alike_stack(Stack stack) {
+  std::vector<Grammar::StateId> calls;
+  for (; stack != 0; stack = stacks_[stack].below) calls.push_back(grammar_.alike(stacks_[stack].to));
+  Stack out = 0;
+  for (auto to = calls.rbegin(); to != calls.rend(); ++to) out = push(out, *to);
+  return out;
 }
 
 // Inside strings most bytes lead back to where they came from.

@@ -61,6 +61,7 @@ class GrammarAutomaton {
     bool accepts = false;
     std::unique_ptr<Table> next;
     std::unique_ptr<TokenMask> mask;
+    State alike = kUnknown;  // has the same mask
   };
 
   State step(State state, std::uint8_t byte);
@@ -69,6 +70,8 @@ class GrammarAutomaton {
   Stack push(Stack below, Grammar::StateId to);
   [[nodiscard]] ByteSet loop_bytes(State state);
   void search(const TokenTrie& trie, State state, TokenMask& out);
+  [[nodiscard]] State alike(State state);
+  [[nodiscard]] Stack alike_stack(Stack stack);
   void make_room();
 
   const Grammar grammar_;

@@ -232,6 +232,35 @@ TEST(GrammarAutomaton, RandomDrawsAreJson) {
   }
 }
 
+// Places far from both ends of a counted string share a mask; near the ends each has its own.
+TEST(GrammarAutomaton, CountedStringsAreExact) {
+  const Tokenizer tokenizer = *Tokenizer::parse(test::tiny_tokenizer_json());
+  ASSERT_LE(vocabulary()->all().depth(), Grammar::kReach);
+  GrammarAutomaton matcher = automaton(R"({"type":"string","minLength":300,"maxLength":900})");
+  GrammarAutomaton::State state = matcher.read(matcher.start(), "\"");
+  std::size_t masks = 0;
+  for (int length = 0; length <= 900; ++length) {
+    if (length < 4 || length % 97 == 0 || (length > 290 && length < 303) || length > 895) {
+      TokenMask mask;
+      matcher.allowed(state, mask);
+      for (TokenId id = 0; id < tokenizer.end(); ++id) {
+        if (!tokenizer.has_token(id) || tokenizer.bytes(id).starts_with('<')) continue;
+        const bool leads_on = matcher.read(state, tokenizer.bytes(id)) != GrammarAutomaton::kDead;
+        ASSERT_EQ(has_bit(mask, id), leads_on) << length << " " << tokenizer.bytes(id);
+      }
+      if (length == 300) masks = matcher.size().masks;
+    }
+    if (length > 310 && length < 600) {
+      TokenMask mask;
+      matcher.allowed(state, mask);
+    }
+    if (length < 900) state = matcher.read(state, "x");
+  }
+  EXPECT_LT(matcher.size().masks, masks + 30);
+  EXPECT_TRUE(matcher.accepts(matcher.read(state, "\"")));
+  EXPECT_EQ(matcher.read(state, "x"), GrammarAutomaton::kDead);
+}
+
 TEST(GrammarAutomaton, StatesComeBack) {
   GrammarAutomaton matcher = automaton(R"({"type":"array","items":{"type":"string"}})");
   const auto inside = matcher.read(matcher.start(), "[\"a");
