@@ -49,7 +49,8 @@ std::variant<ChatHandler::Accepted, ApiError> ChatHandler::submit(const ChatRequ
                                     .sampling = request.sampling,
                                     .max_tokens = request.max_tokens,
                                     .logprobs = request.logprobs,
-                                    .top_logprobs = request.top_logprobs});
+                                    .top_logprobs = request.top_logprobs,
+                                    .timeout = request.timeout});
   if (!generation.ok()) {
     ApiError error = to_api_error(generation.error());
     if (std::ssize(accepted.prompt) > engine_.model().max_seq()) {

@@ -14,6 +14,7 @@
 #include "server/chat_handler.h"
 #include "server/errors.h"
 #include "server/json.h"
+#include "server/metrics.h"
 #include "server/openai.h"
 
 namespace lily {
@@ -92,7 +93,7 @@ HttpResponse model_by_name(const ModelCard& card, const std::string& name) {
        .code = "model_not_found"});
 }
 
-std::vector<HttpRoute> make_routes(const Engine& engine, const ChatHandler& chat,
+std::vector<HttpRoute> make_routes(const Engine& engine, const ChatHandler& chat, const Metrics& metrics,
                                    const std::atomic<bool>& draining) {
   const ModelCard card{engine.model().name(), static_cast<std::int64_t>(std::time(nullptr)),
                        engine.model().max_seq()};
@@ -103,6 +104,14 @@ std::vector<HttpRoute> make_routes(const Engine& engine, const ChatHandler& chat
   };
   return {
       {"GET", "/", always({.content_type = "text/plain; charset=utf-8", .body = "lily is running\n"})},
+      {"GET", "/metrics",
+       [&](const HttpRequest&, ResponseWriter& writer) {
+         writer.send({.content_type = "text/plain; version=0.0.4; charset=utf-8",
+                      .body = metrics.text(engine.stats())});
+       }},
+      {"GET", "/health/live", always({.body = dump_json({{"status", "ok"}})})},
+      {"GET", "/health/ready",
+       [&](const HttpRequest&, ResponseWriter& writer) { writer.send(health(engine, draining)); }},
       {"GET", "/health",
        [&](const HttpRequest&, ResponseWriter& writer) { writer.send(health(engine, draining)); }},
       {"GET", "/v1/models", always({.body = model_list_json(card)})},
@@ -120,10 +129,12 @@ std::vector<HttpRoute> make_routes(const Engine& engine, const ChatHandler& chat
 Result<void> run_server(Engine& engine, const ServerOptions& options) {
   LILY_TRY_VOID(check_model(engine.model()));
   const ChatHandler chat(engine);
+  Metrics metrics;
   std::atomic<bool> draining = false;
   LILY_TRY_VOID(catch_signals());
   LILY_TRY(const auto http,
-           HttpServer::start(options.address, make_routes(engine, chat, draining), options.limits));
+           HttpServer::start(options.address, make_routes(engine, chat, metrics, draining), options.limits));
+  engine.observe([&](FinishReason reason, const GenerationUsage& usage) { metrics.record(reason, usage); });
   if (options.on_ready) options.on_ready({options.address.host, http->port()});
 
   wait_for_signal();
@@ -132,6 +143,7 @@ Result<void> run_server(Engine& engine, const ServerOptions& options) {
   http->drain();
   engine.drain(options.drain);
   http->stop(kLastBytes);
+  engine.observe({});
   return {};
 }
 
