@@ -149,6 +149,8 @@ constexpr std::array kFlags = {
     Flag{"--kv-tokens", &Options::kv_tokens, "N", kServe, kService,
          "tokens that all running requests together may hold (0: --slots times --max-seq)", at_least(0)},
     Flag{"--max-queue", &Options::max_queue, "N", kServe, kService, "requests that may wait", at_least(0)},
+    Flag{"--cache-file", &Options::cache_file, "F", kServe, kService,
+         "keep the prefix cache in this file over restarts; it holds conversations"},
     Flag{"--request-timeout", &Options::request_timeout, "SECONDS", kServe, kService,
          "longest a request may take, waiting included (0: any time)", from_to(0, 604800)},
     Flag{"--drain-seconds", &Options::drain_seconds, "N", kServe, kService,

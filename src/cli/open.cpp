@@ -8,7 +8,10 @@ Result<std::unique_ptr<Engine>> open_engine(const Options& options, std::int64_t
   const console::Status status("loading " + options.model);
   ModelOptions model = model_options(options);
   model.cache_bytes = cache_bytes;
-  return Engine::open({.model = std::move(model), .max_queue = options.max_queue});
+  return Engine::open({.model = std::move(model),
+                       .max_queue = options.max_queue,
+                       .timeout = std::chrono::seconds(options.request_timeout),
+                       .cache_file = options.cache_file});
 }
 
 Result<std::unique_ptr<LoadedModel>> open_model(const ModelOptions& options) {

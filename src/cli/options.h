@@ -26,6 +26,7 @@ struct Options {
   std::int64_t slots = 1;
   std::int64_t kv_tokens = 0;
   std::int64_t cache_mib = 1024;
+  std::string cache_file;
   std::int64_t chunk = 0;
   bool assume_template = false;
 

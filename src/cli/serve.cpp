@@ -45,6 +45,7 @@ Result<void> run_serve(const Options& options) {
     announced = console::print(fmt::format("listening on {}\n", url(address)));
   };
   LILY_TRY_VOID(run_server(*engine, server));
+  LILY_TRY_VOID(engine->save_cache());
   return announced;
 }
 

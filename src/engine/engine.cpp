@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/log.h"
+#include "engine/cache_file.h"
 #include "engine/scheduler.h"
 #include "engine/task.h"
 
@@ -17,10 +19,17 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options) {
   model.max_rows = prefill_rows + model.slots;
   LILY_TRY(engine->model_, LoadedModel::open(model));
   engine->max_queue_ = options.max_queue;
+  engine->timeout_ = options.timeout;
   engine->scheduler_ = std::make_unique<Scheduler>(
       *engine->model_,
       SchedulerOptions{.slots = model.slots, .prefill_rows = prefill_rows, .cache_bytes = model.cache_bytes},
-      [raw = engine.get()](const Task& task) { raw->count(task); });
+      [raw = engine.get()](const Task& task) {
+        const std::lock_guard lock(raw->mutex_);
+        --raw->stats_.running;
+        raw->count(task);
+      });
+  engine->cache_file_ = options.cache_file;
+  engine->load_cache();
   engine->publish();
   engine->thread_ = std::thread([raw = engine.get()] { raw->run(); });
   return engine;
@@ -54,6 +63,9 @@ Result<void> Engine::check(const GenerateRequest& request) const {
 
 Result<std::shared_ptr<Generation>> Engine::submit(GenerateRequest request) {
   LILY_TRY_VOID(check(request));
+  if (timeout_.count() > 0 && (request.timeout.count() == 0 || request.timeout > timeout_)) {
+    request.timeout = timeout_;
+  }
   auto generation = std::make_shared<Generation>();
   auto task = std::make_unique<Task>(std::move(request), *model_, generation);
   {
@@ -61,6 +73,7 @@ Result<std::shared_ptr<Generation>> Engine::submit(GenerateRequest request) {
     if (draining_) return fail(ErrorCode::kCancelled, "the server is shutting down");
     drop_abandoned();  // the engine thread may be in the middle of a long step
     if (static_cast<std::int64_t>(queue_.size()) >= max_queue_) {
+      ++stats_.refused;
       return fail(ErrorCode::kExhausted, "{} requests are waiting already", queue_.size());
     }
     queue_.push_back(std::move(task));
@@ -79,6 +92,38 @@ void Engine::drain(std::chrono::milliseconds deadline) {
   idle_.wait(lock, is_idle);
 }
 
+Result<void> Engine::save_cache() {
+  if (cache_file_.empty()) return {};
+  std::future<Result<void>> saved;
+  {
+    const std::lock_guard lock(mutex_);
+    LILY_CHECK(!save_, "save_cache() by two threads");
+    saved = save_.emplace().get_future();
+  }
+  wake_.notify_all();
+  return saved.get();
+}
+
+void Engine::do_save() {
+  std::optional<std::promise<Result<void>>> save;
+  {
+    const std::lock_guard lock(mutex_);
+    save = std::exchange(save_, std::nullopt);
+  }
+  if (save) save->set_value(lily::save_cache(cache_file_, *model_, scheduler_->cache()));
+}
+
+// Before the thread starts. Without its cache an engine is as good as new, so a bad file is no error.
+void Engine::load_cache() {
+  if (cache_file_.empty()) return;
+  const auto loaded = lily::load_cache(cache_file_, *model_, scheduler_->cache());
+  if (loaded.ok() || loaded.error().code == ErrorCode::kNotFound) return;
+  std::error_code failed;
+  std::filesystem::rename(cache_file_, cache_file_.string() + ".refused", failed);
+  log::warn("{}; {}", loaded.error().message,
+            failed ? "it cannot be set aside: " + failed.message() : "it is set aside as *.refused");
+}
+
 Engine::Stats Engine::stats() const {
   const std::lock_guard lock(mutex_);
   Stats stats = stats_;
@@ -93,6 +138,7 @@ void Engine::observe(Observer observer) {
 
 void Engine::run() {
   while (wait_for_work()) {
+    do_save();
     admit();
     bool all = false;
     {
@@ -113,7 +159,7 @@ void Engine::run() {
 // False when the engine is being destroyed.
 bool Engine::wait_for_work() {
   std::unique_lock lock(mutex_);
-  wake_.wait(lock, [&] { return stopping_ || !queue_.empty() || !scheduler_->idle(); });
+  wake_.wait(lock, [&] { return stopping_ || save_ || !queue_.empty() || !scheduler_->idle(); });
   return !stopping_;
 }
 
@@ -140,23 +186,15 @@ void Engine::drop_abandoned() {
     const auto reason = cancel_all_ ? FinishReason::kCancelled : task->ended(now);
     if (!reason) return false;
     task->finish(*reason);
-    ++stats_.finished;
+    count(*task);
     return true;
   });
 }
 
+// The caller holds mutex_.
 void Engine::count(const Task& task) {
-  Observer observer;
-  {
-    const std::lock_guard lock(mutex_);
-    --stats_.running;
-    ++stats_.finished;
-    stats_.prompt_tokens += task.usage().prompt_tokens;
-    stats_.cached_tokens += task.usage().cached_tokens;
-    stats_.completion_tokens += task.usage().completion_tokens;
-    observer = observer_;
-  }
-  if (observer) observer(task.finish_reason(), task.usage());
+  ++stats_.finished;
+  if (observer_) observer_(task.finish_reason(), task.usage());
 }
 
 // Shows what only the engine thread may look at.
@@ -165,6 +203,7 @@ void Engine::publish() {
   stats_.kv_pages = model_->pool().pages();
   stats_.free_kv_pages = model_->pool().free_pages();
   stats_.cache = scheduler_->cache().stats();
+  stats_.work = scheduler_->work();
   if (queue_.empty() && scheduler_->idle()) idle_.notify_all();
 }
 

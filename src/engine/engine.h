@@ -6,7 +6,9 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <filesystem>
 #include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -43,6 +45,13 @@ enum class FinishReason {
 
 /// "stop", "length", "cancelled", "timeout" or "error".
 [[nodiscard]] std::string_view finish_reason_name(FinishReason reason);
+
+/// What an engine has done so far.
+struct EngineWork {
+  std::int64_t steps = 0;
+  std::int64_t prompt_tokens = 0;  ///< evaluated, so without those from the cache
+  std::int64_t generated_tokens = 0;
+};
 
 /// Counts of one finished or running generation.
 struct GenerationUsage {
@@ -87,7 +96,11 @@ class Generation {
 
 struct EngineOptions {
   ModelOptions model;
-  std::int64_t max_queue = 64;  ///< requests waiting; one more is kExhausted
+  std::int64_t max_queue = 64;           ///< requests waiting; one more is kExhausted
+  std::chrono::milliseconds timeout{0};  ///< longest that any request may take; 0: any time
+  /// Where the prefix cache outlives the process; empty: nowhere. A file that is damaged or belongs to
+  /// another model is set aside as FILE.refused, with a warning.
+  std::filesystem::path cache_file;
 };
 
 class Scheduler;
@@ -106,6 +119,9 @@ class Engine {
   /// Refuses new requests and waits until those in hand are finished, or cancels them at the deadline.
   void drain(std::chrono::milliseconds deadline);
 
+  /// Writes the prefix cache to the options' cache_file, if there is one, between two steps.
+  Result<void> save_cache();
+
   /// The model, for its tokenizer, template and limits. Its device belongs to the engine thread.
   [[nodiscard]] const LoadedModel& model() const { return *model_; }
 
@@ -113,16 +129,15 @@ class Engine {
     std::int64_t queued = 0;
     std::int64_t running = 0;
     std::int64_t finished = 0;
-    std::int64_t prompt_tokens = 0;  ///< of finished requests, cached_tokens among them
-    std::int64_t cached_tokens = 0;
-    std::int64_t completion_tokens = 0;
+    std::int64_t refused = 0;  ///< found the queue full
+    EngineWork work = {};
     std::int64_t kv_pages = 0;
     std::int64_t free_kv_pages = 0;
     PrefixCache::Stats cache = {};
   };
   [[nodiscard]] Stats stats() const;
 
-  /// Called on the engine thread with every admitted request's end; may be set before the first submit().
+  /// Called with every accepted request's end. It must not call the engine.
   using Observer = std::function<void(FinishReason, const GenerationUsage&)>;
   void observe(Observer observer);
 
@@ -132,24 +147,30 @@ class Engine {
   Engine();
   [[nodiscard]] Result<void> check(const GenerateRequest& request) const;
   void drop_abandoned();
+  void count(const Task& task);
+
+  void load_cache();
 
   // The engine thread.
   void run();
+  void do_save();
   bool wait_for_work();
   void admit();
-  void count(const Task& task);
   void publish();
 
   std::unique_ptr<LoadedModel> model_;
   std::int64_t max_queue_ = 0;
+  std::chrono::milliseconds timeout_{0};
+  std::filesystem::path cache_file_;
   std::unique_ptr<Scheduler> scheduler_;  // engine thread only
-  Observer observer_;
 
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::condition_variable idle_;
   Queue queue_;
   Stats stats_;  // all but `queued`
+  Observer observer_;
+  std::optional<std::promise<Result<void>>> save_;  // somebody waits for the cache to be written
   bool draining_ = false;
   bool cancel_all_ = false;
   bool stopping_ = false;

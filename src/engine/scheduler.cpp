@@ -104,6 +104,7 @@ void Scheduler::run(Step& step) {
   const auto vocab = static_cast<std::size_t>(model_.shapes().vocab);
   logits_.resize(static_cast<std::size_t>(step.batch.logits_rows()) * vocab);
   const auto done = forward(model_.backend(), model_.weights(), step.batch, logits_);
+  ++work_.steps;
   if (!done.ok()) log::error("step of {} rows failed: {}", step.batch.rows(), done.error().message);
   for (std::size_t i = 0, row = 0; i < step.tasks.size(); ++i) {
     Task& task = *step.tasks[i];
@@ -115,6 +116,8 @@ void Scheduler::run(Step& step) {
     std::span<float> logits;
     if (segment.logits == Logits::kLast) logits = std::span(logits_).subspan(row++ * vocab, vocab);
     task.advance(segment, logits);
+    work_.prompt_tokens += segment.phase == Phase::kPrefill ? segment.rows() : 0;
+    work_.generated_tokens += logits.empty() ? 0 : 1;
     if (segment.phase == Phase::kPrefill && task.checkpoint_due()) {
       cache_.keep(task.evaluated(), task.sequence());
     }

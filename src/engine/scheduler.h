@@ -29,6 +29,7 @@ class Scheduler {
   [[nodiscard]] bool idle() const { return running_.empty(); }
   [[nodiscard]] bool has_room() const { return std::ssize(running_) < options_.slots; }
   [[nodiscard]] PrefixCache& cache() { return cache_; }
+  [[nodiscard]] const EngineWork& work() const { return work_; }
 
   /// There is room. The task resumes where the cache allows.
   void admit(std::unique_ptr<Task> task);
@@ -60,6 +61,7 @@ class Scheduler {
   SchedulerOptions options_;
   std::function<void(const Task&)> on_finished_;
   PrefixCache cache_;
+  EngineWork work_;
   Tasks running_;  // prompts still being read stand in the order of their turns
   std::vector<float> logits_;
 };

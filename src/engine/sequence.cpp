@@ -10,6 +10,14 @@ Result<Sequence> Sequence::create(StatePool& pool) {
   return sequence;
 }
 
+Sequence Sequence::adopt(StatePool& pool, std::int64_t length, std::vector<PageId> pages, SlotId slot) {
+  Sequence sequence(pool);
+  sequence.length_ = length;
+  sequence.pages_ = std::move(pages);
+  sequence.slot_ = slot;
+  return sequence;
+}
+
 Sequence::Sequence(Sequence&& other) noexcept
     : pool_(std::exchange(other.pool_, nullptr)),
       length_(std::exchange(other.length_, 0)),

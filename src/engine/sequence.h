@@ -18,6 +18,8 @@ class Sequence {
  public:
   /// An empty sequence: no tokens, a zero recurrent state.
   static Result<Sequence> create(StatePool& pool);
+  /// The sequence of `length` tokens whose state lies in `pages` and `slot`, which it takes over.
+  static Sequence adopt(StatePool& pool, std::int64_t length, std::vector<PageId> pages, SlotId slot);
 
   Sequence(Sequence&& other) noexcept;
   Sequence& operator=(Sequence&& other) noexcept;

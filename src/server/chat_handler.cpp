@@ -52,7 +52,8 @@ std::variant<ChatHandler::Accepted, ApiError> ChatHandler::submit(const ChatRequ
                                     .max_tokens = request.max_tokens,
                                     .logprobs = request.logprobs,
                                     .top_logprobs = request.top_logprobs,
-                                    .guide = std::get<std::shared_ptr<TokenGuide>>(std::move(guide))});
+                                    .guide = std::get<std::shared_ptr<TokenGuide>>(std::move(guide)),
+                                    .timeout = request.timeout});
   if (!generation.ok()) {
     ApiError error = to_api_error(generation.error());
     if (std::ssize(accepted.prompt) > engine_.model().max_seq()) {

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "server/billing_line.h"
 #include "server/field_reader.h"
 #include "text/python_json.h"
 
@@ -76,6 +77,9 @@ Json normalize_message(const Json& message, const std::string& path, std::option
   fields.string("role", role);
   if (!error && role.empty()) fields.fail("role", "expected a role, found nothing");
   Json out = {{"role", role == "developer" ? "system" : role}, {"content", content_text(fields, error)}};
+  if (out["role"] == "system") {
+    out["content"] = std::string(without_billing_line(out["content"].get_ref<const std::string&>()));
+  }
   if (role == "assistant") {
     const auto* field = fields.find("reasoning_content") != nullptr ? "reasoning_content" : "reasoning";
     std::string reasoning;

@@ -1,6 +1,7 @@
 // What a client asks for, whichever protocol it speaks: each protocol's file reads its requests into this.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -52,6 +53,7 @@ struct ChatRequest {
   bool logprobs = false;
   int top_logprobs = 0;
   bool stream = false;
+  std::chrono::milliseconds timeout{0};  ///< for the whole request; 0: none given
 };
 
 /// What holds where a request says nothing, and what its ids are checked against.

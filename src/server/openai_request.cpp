@@ -48,6 +48,7 @@ std::variant<OpenAiChat, ApiError> parse_chat_request(std::string_view body, con
   std::string model;
   fields.string("model", model);  // any name: there is one model
   read_sampling(fields, defaults, chat.sampling);
+  read_timeout(fields, chat);
   read_max_tokens(fields, {"max_completion_tokens", "max_tokens"}, chat.max_tokens);
   read_stop(fields, "stop", chat.stop);
   read_logprobs(fields, chat);

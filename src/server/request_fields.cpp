@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <random>
 
@@ -175,6 +176,12 @@ void read_max_tokens(FieldReader& fields, std::initializer_list<const char*> nam
     limit = std::min(limit, given);
   }
   out = limit == INT64_MAX ? 0 : limit;
+}
+
+void read_timeout(FieldReader& fields, ChatRequest& out) {
+  float seconds = 0;
+  fields.number("timeout", {0.001, 604800}, seconds);
+  out.timeout = std::chrono::milliseconds(std::lround(seconds * 1000));
 }
 
 // What is more exact counts more: the template's own switches last.

@@ -23,6 +23,9 @@ void read_stop(FieldReader& fields, std::string_view name, std::vector<std::stri
 /// Limits of the answer under any of `names`: the smallest counts.
 void read_max_tokens(FieldReader& fields, std::initializer_list<const char*> names, std::int64_t& out);
 
+/// `timeout`: seconds that the request may take.
+void read_timeout(FieldReader& fields, ChatRequest& out);
+
 /// Everything that switches, limits or keeps the reasoning: chat_template_kwargs, enable_thinking,
 /// preserve_thinking, thinking, reasoning_effort, reasoning, and the names of the budget.
 void read_thinking(FieldReader& fields, std::optional<ApiError>& error, ChatRequest& out);

@@ -82,8 +82,8 @@ HttpResponse model_by_name(const std::vector<ModelCard>& cards, const std::strin
 
 }  // namespace
 
-std::vector<HttpRoute> make_routes(const Engine& engine, const ChatHandler& chat, ServedModel served,
-                                   const std::atomic<bool>& draining) {
+std::vector<HttpRoute> make_routes(const Engine& engine, const ChatHandler& chat, const Metrics& metrics,
+                                   ServedModel served, const std::atomic<bool>& draining) {
   const LoadedModel& model = engine.model();
   const Tokenizer& tokenizer = *model.tokenizer();
   std::vector<ModelCard> cards;
@@ -101,6 +101,10 @@ std::vector<HttpRoute> make_routes(const Engine& engine, const ChatHandler& chat
       {"GET", "/health", is_healthy},
       {"GET", "/health/ready", is_healthy},
       {"GET", "/health/live", always({.body = dump_json({{"status", "ok"}})})},
+      {"GET", "/metrics", send([&](const HttpRequest&) {
+         return HttpResponse{.content_type = "text/plain; version=0.0.4; charset=utf-8",
+                             .body = metrics.text(engine.stats())};
+       })},
       {"GET", "/openapi.json", always({.body = std::string(openapi_json())})},
       {"GET", "/v1/models", always({.body = model_list_json(cards)})},
       {"GET", "/v1/models/*", send([cards](const HttpRequest& request) {

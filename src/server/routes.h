@@ -8,6 +8,7 @@
 #include "engine/engine.h"
 #include "server/chat_handler.h"
 #include "server/http_server.h"
+#include "server/metrics.h"
 
 namespace lily {
 
@@ -18,6 +19,7 @@ struct ServedModel {
 
 /// All arguments outlive the routes. `draining`: the server shuts down.
 [[nodiscard]] std::vector<HttpRoute> make_routes(const Engine& engine, const ChatHandler& chat,
-                                                 ServedModel served, const std::atomic<bool>& draining);
+                                                 const Metrics& metrics, ServedModel served,
+                                                 const std::atomic<bool>& draining);
 
 }  // namespace lily

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "server/access.h"
 #include "server/chat_handler.h"
+#include "server/metrics.h"
 #include "server/routes.h"
 
 namespace lily {
@@ -64,11 +65,13 @@ Result<void> run_server(Engine& engine, const ServerOptions& options) {
   ServedModel served{options.names, static_cast<std::int64_t>(std::time(nullptr))};
   if (served.names.empty()) served.names.push_back(engine.model().name());
   const ChatHandler chat(engine, served.names.front());
+  Metrics metrics;
   std::atomic<bool> draining = false;
   LILY_TRY_VOID(catch_signals());
   LILY_TRY(const auto http,
-           HttpServer::start(options.address, make_routes(engine, chat, std::move(served), draining),
+           HttpServer::start(options.address, make_routes(engine, chat, metrics, std::move(served), draining),
                              options.limits, Access(options.access, options.address.host)));
+  engine.observe([&](FinishReason reason, const GenerationUsage& usage) { metrics.record(reason, usage); });
   if (options.on_ready) options.on_ready({options.address.host, http->port()});
 
   wait_for_signal();
@@ -77,6 +80,7 @@ Result<void> run_server(Engine& engine, const ServerOptions& options) {
   http->drain();
   engine.drain(options.drain);
   http->stop(kLastBytes);
+  engine.observe({});
   return {};
 }
 

@@ -236,8 +236,8 @@ TEST_P(SessionTest, EveryAnswerIsThatOfAColdRun) {
   printf(
       "%d answers, %d from the cache (%ld of %ld tokens), %ld evictions, %d without KV pages, "
       "largest difference from nothing %g\n",
-      answers_, hits_, cache.hit_tokens, engine_->stats().prompt_tokens, cache.evicted, errors_,
-      worst_from_nothing_);
+      answers_, hits_, cache.hit_tokens, engine_->stats().work.prompt_tokens + cache.hit_tokens,
+      cache.evicted, errors_, worst_from_nothing_);
   EXPECT_GT(hits_, answers_ / 3);
   EXPECT_GT(cache.evicted, 0);
   EXPECT_LE(cache.bytes, cache.budget);
