@@ -13,6 +13,7 @@
 #include "backend/backend.h"
 #include "base/result.h"
 #include "checkpoint/checkpoint.h"
+#include "engine/memory_plan.h"
 #include "engine/sampler.h"
 #include "engine/sequence.h"
 #include "engine/state_pool.h"
@@ -29,6 +30,8 @@ struct ModelOptions {
   std::int64_t slots = 1;        ///< sequences that run at once
   std::int64_t spare_slots = 0;  ///< further recurrent slots, for snapshots
   std::int64_t max_rows = 512;   ///< rows of a step, and so the longest prefill chunk
+  bool prefault = false;         ///< map the checkpoint's pages before anything else
+  bool mlock = false;            ///< and keep them in memory
   bool assume_template = false;  ///< take an unknown chat template for Qwen3.6's
 };
 
@@ -44,6 +47,8 @@ class LoadedModel {
   [[nodiscard]] StatePool& pool() { return *pool_; }
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] std::int64_t max_seq() const { return max_seq_; }
+  /// Of this machine; nothing but weights where the backend's memory is a device's.
+  [[nodiscard]] const MemoryPlan& memory_plan() const { return memory_plan_; }
   [[nodiscard]] std::int64_t max_rows() const { return max_rows_; }
   /// Ids that end an answer: the union of config.json, generation_config.json and the template's <|im_end|>.
   [[nodiscard]] const std::vector<TokenId>& eos() const { return eos_; }
@@ -67,6 +72,8 @@ class LoadedModel {
  private:
   LoadedModel() = default;
   Result<void> open_text(const ModelOptions& options);
+  Result<void> plan_memory(const ModelOptions& options, const BackendLimits& limits);
+  Result<void> keep_in_memory(const ModelOptions& options);
 
   std::string name_;
   std::unique_ptr<Checkpoint> checkpoint_;
@@ -78,6 +85,7 @@ class LoadedModel {
   std::vector<TokenId> eos_;
   SamplingParams sampling_defaults_;
   TokenId vocab_end_ = 0;
+  MemoryPlan memory_plan_;
   std::int64_t max_seq_ = 0;
   std::int64_t max_rows_ = 0;
 };
