@@ -21,6 +21,9 @@ struct Options {
   std::int64_t threads = 0;
   std::string isa = "auto";
   std::string kv_type = "auto";
+  bool pin = false;
+  bool prefault = false;
+  bool mlock = false;
   std::string log_level = "warn";
   std::int64_t max_seq = 0;
   std::int64_t slots = 1;

@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/log.h"
+#include "base/memory.h"
+#include "base/units.h"
 #include "engine/generation_config.h"
 #include "model/forward.h"
 
@@ -87,10 +89,48 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::open(const ModelOptions& optio
   const BackendLimits limits = limits_for(options, model->shapes(), model->max_seq_);
   model->max_rows_ = limits.max_rows;
   LILY_TRY(model->backend_, make_backend(options.backend, model->weights_, limits));
+  LILY_TRY_VOID(model->plan_memory(options, limits));
+  LILY_TRY_VOID(model->keep_in_memory(options));
   model->pool_ = std::make_unique<StatePool>(*model->backend_, limits);
   log::info("{}: {} layers on {}, {} sequence(s) of {} tokens", model->name_, model->shapes().layers,
             model->backend_->description(), options.slots, model->max_seq_);
   return model;
+}
+
+Result<void> LoadedModel::plan_memory(const ModelOptions& options, const BackendLimits& limits) {
+  const std::int64_t host = backend_->host_bytes();
+  const std::int64_t pages = host > 0 ? limits.kv_pages * backend_->page_bytes() : 0;
+  memory_plan_ = {.weights = weights_.stored_bytes().total(),
+                  .fixed = host - pages,
+                  .kv_token = host > 0 ? backend_->page_bytes() / kKvPageTokens : 0,
+                  .sequences = options.slots,
+                  .max_seq = max_seq_};
+  if (host == 0) return {};
+  const std::int64_t available = usable_memory();
+  LILY_TRY_VOID(check_memory(memory_plan_, available));
+  log::info("{}: at most {}", name_, describe(memory_plan_));
+  if (memory_plan_.weights > available) {
+    log::warn(
+        "{}: weights of {} do not fit this machine's memory of {}: they are read from disk again and again",
+        name_, format_bytes(static_cast<double>(memory_plan_.weights)),
+        format_bytes(static_cast<double>(available)));
+  }
+  return {};
+}
+
+Result<void> LoadedModel::keep_in_memory(const ModelOptions& options) {
+  if (!options.prefault && !options.mlock) return {};
+  ThreadPool pool(options.backend.threads > 0 ? options.backend.threads : available_cores());
+  ModelFiles& files = checkpoint_->files();
+  for (const std::string& name : files.names()) {
+    if (!name.ends_with(".safetensors")) continue;
+    LILY_TRY(const auto bytes, files.bytes(name));
+    prefault(bytes, pool);
+    if (!options.mlock) continue;
+    auto locked = lock_in_memory(bytes);
+    if (!locked.ok()) return std::move(locked).error().in("mlock: " + files.label() + "/" + name);
+  }
+  return {};
 }
 
 Result<void> LoadedModel::open_text(const ModelOptions& options) {

@@ -13,6 +13,7 @@
 #include "backend/backend.h"
 #include "base/result.h"
 #include "checkpoint/checkpoint.h"
+#include "engine/memory_plan.h"
 #include "engine/sampler.h"
 #include "engine/sequence.h"
 #include "engine/state_pool.h"
@@ -30,6 +31,8 @@ struct ModelOptions {
   std::int64_t kv_tokens = 0;    ///< tokens that all sequences together may hold (0: slots * max_seq)
   std::int64_t cache_bytes = 0;  ///< further slots and pages, for a prefix cache of this size
   std::int64_t max_rows = 512;   ///< rows of a step, and so the longest prefill chunk
+  bool prefault = false;         ///< map the checkpoint's pages before anything else
+  bool mlock = false;            ///< and keep them in memory
   bool assume_template = false;  ///< take an unknown chat template for Qwen3.6's
 };
 
@@ -45,6 +48,8 @@ class LoadedModel {
   [[nodiscard]] StatePool& pool() { return *pool_; }
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] std::int64_t max_seq() const { return max_seq_; }
+  /// Of this machine; nothing but weights where the backend's memory is a device's.
+  [[nodiscard]] const MemoryPlan& memory_plan() const { return memory_plan_; }
   [[nodiscard]] std::int64_t max_rows() const { return max_rows_; }
   /// Ids that end an answer: the union of config.json, generation_config.json and the template's <|im_end|>.
   [[nodiscard]] const std::vector<TokenId>& eos() const { return eos_; }
@@ -70,6 +75,8 @@ class LoadedModel {
  private:
   LoadedModel() = default;
   Result<void> open_text(const ModelOptions& options);
+  Result<void> plan_memory(const ModelOptions& options, const BackendLimits& limits);
+  Result<void> keep_in_memory(const ModelOptions& options);
 
   std::string name_;
   std::unique_ptr<Checkpoint> checkpoint_;
@@ -82,6 +89,7 @@ class LoadedModel {
   SamplingParams sampling_defaults_;
   std::optional<TokenId> turn_start_;
   TokenId vocab_end_ = 0;
+  MemoryPlan memory_plan_;
   std::int64_t max_seq_ = 0;
   std::int64_t max_rows_ = 0;
 };

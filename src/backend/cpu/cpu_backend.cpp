@@ -47,7 +47,7 @@ CpuBackend::CpuBackend(const Settings& settings, const ModelWeights& weights, co
       slot_bytes_(memory.slots().item_bytes()),
       page_bytes_(memory.pages().item_bytes()),
       memory_(std::move(memory)),
-      pool_(settings.threads),
+      pool_(settings.threads, settings.pin_threads),
       products_(kernels_, pool_, widest_input(s_), exact_),
       step_(s_, limits.max_rows),
       residual_(limits.max_rows * s_.hidden),
@@ -188,6 +188,16 @@ void CpuBackend::read_residual(std::span<float> out) {
   }
 }
 
+std::int64_t CpuBackend::host_bytes() const {
+  std::int64_t bytes = memory_.bytes() + residual_.bytes() + input_.bytes() + projected_.bytes() +
+                       mixed_.bytes() + router_.bytes() + expanded_.bytes() + shared_expanded_.bytes();
+  for (const ThreadScratch& scratch : scratch_) {
+    bytes += scratch.attention.bytes() + scratch.queries.bytes() + scratch.sums.bytes() +
+             scratch.gate.bytes() + scratch.up.bytes();
+  }
+  return bytes;
+}
+
 void CpuBackend::zero_slot(SlotId slot) {
   std::memset(memory_.slots().item(slot), 0, static_cast<std::size_t>(slot_bytes_));
 }
@@ -287,7 +297,8 @@ Result<std::unique_ptr<Backend>> make_cpu_backend(const BackendOptions& options,
   LILY_TRY(cpu::StateMemory memory, cpu::StateMemory::reserve(weights.shapes, limits, kv_type));
   const int threads = options.threads > 0 ? options.threads : available_cores();
   return std::unique_ptr<Backend>(std::make_unique<cpu::CpuBackend>(
-      cpu::CpuBackend::Settings{*kernels, threads, options.exact}, weights, limits, std::move(memory)));
+      cpu::CpuBackend::Settings{*kernels, threads, options.pin_threads, options.exact}, weights, limits,
+      std::move(memory)));
 }
 
 }  // namespace lily

@@ -25,6 +25,7 @@ class CpuBackend final : public Backend {
   struct Settings {
     const Kernels& kernels;
     int threads;
+    bool pin_threads;
     bool exact;
   };
   CpuBackend(const Settings& settings, const ModelWeights& weights, const BackendLimits& limits,
@@ -45,6 +46,7 @@ class CpuBackend final : public Backend {
   void copy_page(PageId from, PageId to) override;
   [[nodiscard]] std::int64_t slot_bytes() const override { return slot_bytes_; }
   [[nodiscard]] std::int64_t page_bytes() const override { return page_bytes_; }
+  [[nodiscard]] std::int64_t host_bytes() const override;
   void read_slot(SlotId slot, std::span<std::byte> out) override;
   void write_slot(SlotId slot, std::span<const std::byte> in) override;
   void read_page(PageId page, std::span<std::byte> out) override;

@@ -10,11 +10,26 @@
 #include "backend/cpu/isa_x86.h"
 #include "backend/cpu/kernels.h"
 
+#if defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
 namespace lily::cpu {
 namespace {
 
 // Of every build, so that a name is either unknown everywhere or missing here.
 constexpr std::array<std::string_view, 5> kNames = {"generic", "avx2", "avx512", "avx512bf16", "neon"};
+
+#if defined(__aarch64__)
+bool has_arm_dot_products() {
+#if defined(__linux__)
+  return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+#else
+  return true;  // every Apple processor with this architecture and a Mac around it
+#endif
+}
+#endif
 
 }  // namespace
 
@@ -25,6 +40,8 @@ std::vector<const Kernels*> usable_kernels() {
   if (features.avx512bf16) usable.push_back(&avx512bf16_kernels());
   if (features.avx512) usable.push_back(&avx512_kernels());
   if (features.avx2) usable.push_back(&avx2_kernels());
+#elif defined(__aarch64__)
+  if (has_arm_dot_products()) usable.push_back(&neon_kernels());
 #endif
   usable.push_back(&generic_kernels());
   return usable;

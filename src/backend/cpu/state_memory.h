@@ -23,6 +23,8 @@ class ReservedItems {
 
   [[nodiscard]] std::byte* item(std::int64_t index) const;
   [[nodiscard]] std::int64_t item_bytes() const { return item_bytes_; }
+  /// Of all of them, once touched.
+  [[nodiscard]] std::int64_t bytes() const { return count_ * stride_; }
   /// Back to zeros, without memory behind it.
   void release(std::int64_t index);
 
@@ -51,6 +53,7 @@ class StateMemory {
   [[nodiscard]] std::byte* blocks(int attention_index, bool value, std::int64_t kv_head) const;
   [[nodiscard]] std::int64_t page_stride() const;
 
+  [[nodiscard]] std::int64_t bytes() const { return slots_.bytes() + pages_.bytes(); }
   [[nodiscard]] ReservedItems& slots() { return slots_; }
   [[nodiscard]] ReservedItems& pages() { return pages_; }
 
