@@ -3,7 +3,7 @@ BUILD ?= build/release
 JOBS  ?= $(shell nproc)
 FUZZ_SECONDS ?= 60
 
-.PHONY: help setup setup-dev build test demo bench parity sanitize fuzz format lint clean
+.PHONY: help setup setup-dev build test demo bench parity soak sanitize fuzz format lint clean
 
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -31,6 +31,9 @@ bench: build     ## speed of the embedded model on this machine
 
 parity: build    ## compare with the reference stack from PyPI, where it is installed
 	scripts/parity $(BUILD)
+
+soak: build      ## ten thousand mixed requests against the embedded model: ten minutes
+	LILY=$(BUILD)/lily python3 tests/api/soak.py 10000 1 tiny
 
 sanitize:        ## all tests under address+undefined and under thread sanitizers
 	scripts/sanitize
