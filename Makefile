@@ -3,7 +3,7 @@ BUILD ?= build/release
 JOBS  ?= $(shell nproc)
 FUZZ_SECONDS ?= 60
 
-.PHONY: help setup setup-dev setup-browser build test test-aarch64 demo bench parity sanitize fuzz format lint clean
+.PHONY: help setup setup-dev setup-browser build test test-aarch64 demo bench parity soak sanitize fuzz format lint clean
 
 help:            ## this list
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -37,6 +37,9 @@ parity: build    ## compare with the reference stack from PyPI, where it is inst
 
 test-aarch64:    ## the kernels for 64-bit ARM, cross-compiled and run under qemu; says 'skipped' without the tools
 	scripts/test-aarch64 $(JOBS)
+
+soak: build      ## ten thousand mixed requests against the embedded model: ten minutes
+	LILY=$(BUILD)/lily python3 tests/api/soak.py 10000 1 tiny
 
 sanitize:        ## all tests under address+undefined and under thread sanitizers
 	scripts/sanitize

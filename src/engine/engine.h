@@ -100,7 +100,7 @@ struct EngineOptions {
   std::chrono::milliseconds timeout{0};  ///< longest that any request may take; 0: any time
   /// Where the prefix cache outlives the process; empty: nowhere. A file that is damaged or belongs to
   /// another model is set aside as FILE.refused, with a warning.
-  std::filesystem::path cache_file;
+  std::filesystem::path cache_file = {};
 };
 
 class Scheduler;
