@@ -9,11 +9,12 @@ if(NOT CMAKE_BUILD_TYPE)
 endif()
 set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")
 
-add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Werror)
+set(warnings -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Werror)
 # GCC 12 reports these in the standard library's own inlined code at -O2 (gcc bugs 105562, 105329, 109842).
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  add_compile_options(-Wno-maybe-uninitialized -Wno-restrict -Wno-array-bounds -Wno-stringop-overflow)
+  list(APPEND warnings -Wno-maybe-uninitialized -Wno-restrict -Wno-array-bounds -Wno-stringop-overflow)
 endif()
+add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${warnings}>")
 
 if(LILY_SANITIZE)
   add_compile_options(-fsanitize=${LILY_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -g1)

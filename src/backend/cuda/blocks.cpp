@@ -1,0 +1,375 @@
+// The five blocks: which kernels run, on what.
+#include <algorithm>
+
+#include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/tiles.h"
+
+namespace lily::cuda {
+
+SlotView CudaBackend::slot_view(int linear_index) const {
+  const std::int64_t layer = s_.recurrent_state_size() + kConvRing * s_.conv_channels();
+  return {.layer = slots_ + linear_index * layer, .stride = slot_floats_};
+}
+PageView CudaBackend::page_view(int attention_index) const {
+  return {.layer = pages_ + attention_index * 2 * kKvPageTokens * s_.kv_dim(),
+          .stride = page_values_,
+          .kv_heads = static_cast<int>(s_.kv_heads)};
+}
+
+// ---- embedding
+
+void CudaBackend::embed_rows(const RowBlock& rows, float* residual) {
+  const RawMatrix& e = device_weights_->embedding;
+  cuda::embed(where(), {.codes = e.codes,
+                        .scales = e.scales,
+                        .biases = e.biases,
+                        .bits = e.bits,
+                        .hidden = static_cast<int>(s_.hidden),
+                        .frequencies = scratch_.frequencies,
+                        .rows = rows.view(),
+                        .residual = residual});
+}
+
+void CudaBackend::embed(const EmbedBlock& /*block*/) {
+  run([this] {
+    if (prefill_rows() > 0) {
+      list_dense_tiles();
+      embed_rows(prefill_, scratch_.residual);
+    }
+    if (decode_rows() > 0) embed_rows(decode_, decode_residual());
+  });
+}
+
+// ---- products of prefill rows
+
+namespace {
+// Tall tiles pay from a hundred rows a list on; the products round the same in both.
+TileSet tile_set(const Device& device, const Packed& matrix, std::int64_t rows_per_list) {
+  return hopper_gemm_takes(device, matrix) && rows_per_list > tile_rows(TileSet::kShort) ? TileSet::kTall
+                                                                                        : TileSet::kShort;
+}
+}  // namespace
+
+// Two lists, since matrices that the Hopper kernels do not take want short tiles.
+void CudaBackend::list_dense_tiles() {
+  PrefillScratch& p = scratch_.prefill;
+  const int rows = prefill_rows();
+  for (const TileSet set : {TileSet::kShort, TileSet::kTall}) {
+    const auto at = static_cast<std::size_t>(set);
+    list_tiles(where(), {.counts = nullptr,
+                         .experts = 1,
+                         .rows = rows,
+                         .tiles = p.dense_tiles[at],
+                         .count = p.dense_tile_count[at],
+                         .set = set});
+  }
+}
+
+void CudaBackend::dense_product(GemmOut out, const Packed& matrix, const __nv_bfloat16* input, void* to,
+                                std::int64_t stride) {
+  const TileSet set = tile_set(device_.device, matrix, prefill_rows());
+  const auto at = static_cast<std::size_t>(set);
+  gemm(where(), out,
+       {.input = input,
+        .row_index = nullptr,
+        .matrix = matrix,
+        .tiles = scratch_.prefill.dense_tiles[at],
+        .tile_count = scratch_.prefill.dense_tile_count[at],
+        .most_tiles = most_tiles(prefill_rows(), 1),
+        .set = set,
+        .out = to,
+        .out_stride = stride,
+        .out_limit = static_cast<int>(stride),
+        .row_weight = nullptr});
+}
+
+void CudaBackend::norm_prefill_rows(const float* gain) {
+  norm_rows(where(), {.residual = scratch_.residual,
+                      .gain = gain,
+                      .eps = s_.rms_norm_eps,
+                      .hidden = static_cast<int>(s_.hidden),
+                      .rows = prefill_rows(),
+                      .out = scratch_.prefill.normed});
+}
+
+void CudaBackend::project_prefill(const float* gain, const Packed& matrix) {
+  norm_prefill_rows(gain);
+  dense_product(GemmOut::kStore, matrix, scratch_.prefill.normed, scratch_.prefill.projected, matrix.channels);
+}
+
+// ---- gated delta rule
+
+void CudaBackend::recurrent_block(const RecurrentBlock& block) {
+  const auto& w =
+      std::get<RecurrentOnDevice>(device_weights_->layers[static_cast<std::size_t>(block.layer)].mixer);
+  run([this, &w, index = block.linear_index] {
+    if (prefill_rows() > 0) recurrent_prefill(w, index);
+    if (decode_rows() > 0) recurrent_decode(w, index);
+  });
+}
+
+void CudaBackend::recurrent_prefill(const RecurrentOnDevice& w, int linear_index) {
+  PrefillScratch& p = scratch_.prefill;
+  project_prefill(w.input_norm, w.in_proj);
+  delta_prefill(where(), {.projected = p.projected,
+                          .stride = w.in_proj.channels,
+                          .a_offset = w.a_offset,
+                          .b_offset = w.b_offset,
+                          .z_offset = w.z_offset,
+                          .key_heads = static_cast<int>(s_.linear_key_heads),
+                          .value_heads = static_cast<int>(s_.linear_value_heads),
+                          .taps = w.taps,
+                          .A_log = w.A_log,
+                          .dt_bias = w.dt_bias,
+                          .gain = w.norm,
+                          .eps = s_.rms_norm_eps,
+                          .state = slot_view(linear_index),
+                          .rows = prefill_.view(),
+                          .segments = prefill_.segment_rows(),
+                          .segment_count = prefill_.segments(),
+                          .segment_of = prefill_.segment_of(),
+                          .query = p.query,
+                          .key = p.key,
+                          .value = p.value,
+                          .gates = p.gates,
+                          .out = p.mixed});
+  dense_product(GemmOut::kAdd, w.out_proj, p.mixed, scratch_.residual, s_.hidden);
+}
+
+void CudaBackend::recurrent_decode(const RecurrentOnDevice& w, int linear_index) {
+  DecodeScratch& d = scratch_.decode;
+  project(where(), {.residual = decode_residual(),
+                    .row_index = nullptr,
+                    .gain = w.input_norm,
+                    .eps = s_.rms_norm_eps,
+                    .matrix = w.in_proj,
+                    .out = d.projected,
+                    .out_stride = w.in_proj.channels,
+                    .out_limit = w.in_proj.channels,
+                    .rows = decode_rows()});
+  delta_decode(where(), {.projected = d.projected,
+                         .stride = w.in_proj.channels,
+                         .a_offset = w.a_offset,
+                         .b_offset = w.b_offset,
+                         .key_heads = static_cast<int>(s_.linear_key_heads),
+                         .value_heads = static_cast<int>(s_.linear_value_heads),
+                         .taps = w.taps,
+                         .A_log = w.A_log,
+                         .dt_bias = w.dt_bias,
+                         .state = slot_view(linear_index),
+                         .rows = decode_.view(),
+                         .out = d.mixed});
+  out_product(where(), {.input = d.mixed,
+                        .gate = d.projected + w.z_offset,
+                        .gate_stride = w.in_proj.channels,
+                        .gain = w.norm,
+                        .eps = s_.rms_norm_eps,
+                        .matrix = w.out_proj,
+                        .residual = decode_residual(),
+                        .rows = decode_rows()});
+}
+
+// ---- attention
+
+void CudaBackend::attention_block(const AttentionBlock& block) {
+  const auto& w =
+      std::get<AttentionOnDevice>(device_weights_->layers[static_cast<std::size_t>(block.layer)].mixer);
+  run([this, &w, index = block.attention_index] {
+    if (prefill_rows() > 0) attention_prefill_rows(w, index);
+    if (decode_rows() > 0) attention_decode_rows(w, index);
+  });
+}
+
+void CudaBackend::attention_prefill_rows(const AttentionOnDevice& w, int attention_index) {
+  PrefillScratch& p = scratch_.prefill;
+  project_prefill(w.input_norm, w.in_proj);
+  attention_prefill(where(), {.projected = p.projected,
+                              .stride = w.in_proj.channels,
+                              .query_heads = static_cast<int>(s_.query_heads),
+                              .q_gain = w.q_norm,
+                              .k_gain = w.k_norm,
+                              .eps = s_.rms_norm_eps,
+                              .cache = page_view(attention_index),
+                              .rows = prefill_.view(),
+                              .segments = prefill_.segment_rows(),
+                              .segment_count = prefill_.segments(),
+                              .longest_segment = prefill_.longest_segment(),
+                              .query = p.attention_query,
+                              .out = p.mixed});
+  dense_product(GemmOut::kAdd, w.out_proj, p.mixed, scratch_.residual, s_.hidden);
+}
+
+void CudaBackend::attention_decode_rows(const AttentionOnDevice& w, int attention_index) {
+  DecodeScratch& d = scratch_.decode;
+  project(where(), {.residual = decode_residual(),
+                    .row_index = nullptr,
+                    .gain = w.input_norm,
+                    .eps = s_.rms_norm_eps,
+                    .matrix = w.in_proj,
+                    .out = d.projected,
+                    .out_stride = w.in_proj.channels,
+                    .out_limit = w.in_proj.channels,
+                    .rows = decode_rows()});
+  attention_decode(where(), {.projected = d.projected,
+                             .stride = w.in_proj.channels,
+                             .query_heads = static_cast<int>(s_.query_heads),
+                             .q_gain = w.q_norm,
+                             .k_gain = w.k_norm,
+                             .eps = s_.rms_norm_eps,
+                             .cache = page_view(attention_index),
+                             .rows = decode_.view(),
+                             .partial = d.partial,
+                             .partial_max = d.partial_max,
+                             .out = d.mixed});
+  out_product(where(), {.input = d.mixed,
+                        .gate = nullptr,
+                        .gate_stride = 0,
+                        .gain = nullptr,
+                        .eps = s_.rms_norm_eps,
+                        .matrix = w.out_proj,
+                        .residual = decode_residual(),
+                        .rows = decode_rows()});
+}
+
+// ---- mixture of experts
+
+void CudaBackend::moe_block(const MoeBlock& block) {
+  const MoeOnDevice& w = device_weights_->layers[static_cast<std::size_t>(block.layer)].moe;
+  run([this, &w] {
+    if (prefill_rows() > 0) moe_prefill_rows(w);
+    if (decode_rows() > 0) moe_decode_rows(w);
+  });
+}
+
+void CudaBackend::moe_prefill_rows(const MoeOnDevice& w) {
+  PrefillScratch& p = scratch_.prefill;
+  router_logits(where(), {.residual = scratch_.residual,
+                          .row_index = nullptr,
+                          .gain = w.norm,
+                          .eps = s_.rms_norm_eps,
+                          .matrix = w.router,
+                          .out = p.logits,
+                          .out_stride = scratch_.router_stride,
+                          .out_limit = w.router.channels,
+                          .rows = prefill_rows()});
+  norm_prefill_rows(w.norm);
+  expert_products(w);
+  dense_product(GemmOut::kSwiglu, w.shared_in, p.normed, p.shared, s_.shared_width);
+  dense_product(GemmOut::kStore, w.shared_out, p.shared, p.shared_out, s_.hidden);
+  combine(where(), {.expert_out = p.expert_out,
+                    .place = p.place,
+                    .experts_per_token = static_cast<int>(s_.experts_per_token),
+                    .shared_out = p.shared_out,
+                    .shared_gate = p.logits + w.shared_gate,
+                    .shared_gate_stride = scratch_.router_stride,
+                    .hidden = static_cast<int>(s_.hidden),
+                    .rows = prefill_rows(),
+                    .residual = scratch_.residual});
+}
+
+void CudaBackend::expert_products(const MoeOnDevice& w) {
+  PrefillScratch& p = scratch_.prefill;
+  const int choices = prefill_rows() * static_cast<int>(s_.experts_per_token);
+  const int experts = static_cast<int>(s_.experts);
+  route(where(), {.logits = p.logits,
+                  .stride = scratch_.router_stride,
+                  .experts = experts,
+                  .experts_per_token = static_cast<int>(s_.experts_per_token),
+                  .rows = prefill_rows(),
+                  .chosen = p.chosen,
+                  .place = p.place,
+                  .weight = p.weight,
+                  .counts = p.counts,
+                  .row_index = p.row_index,
+                  .row_weight = p.row_weight});
+  const bool tall = tile_set(device_.device, w.experts_in, choices / experts) == TileSet::kTall &&
+                    hopper_gemm_takes(device_.device, w.experts_out);
+  const TileSet set = tall ? TileSet::kTall : TileSet::kShort;
+  list_tiles(where(), {.counts = p.counts,
+                       .experts = experts,
+                       .rows = 0,
+                       .tiles = p.expert_tiles,
+                       .count = p.expert_tile_count,
+                       .set = set});
+  GemmArgs args{.input = p.normed,
+                .row_index = p.row_index,
+                .matrix = w.experts_in,
+                .tiles = p.expert_tiles,
+                .tile_count = p.expert_tile_count,
+                .most_tiles = most_tiles(choices, experts),
+                .set = set,
+                .out = p.expanded,
+                .out_stride = s_.expert_width,
+                .out_limit = static_cast<int>(s_.expert_width),
+                .row_weight = nullptr};
+  gemm(where(), GemmOut::kSwiglu, args);
+  args.input = p.expanded;
+  args.row_index = nullptr;
+  args.matrix = w.experts_out;
+  args.out = p.expert_out;
+  args.out_stride = s_.hidden;
+  args.out_limit = static_cast<int>(s_.hidden);
+  args.row_weight = p.row_weight;
+  gemm(where(), GemmOut::kScaled, args);
+}
+
+void CudaBackend::moe_decode_rows(const MoeOnDevice& w) {
+  DecodeScratch& d = scratch_.decode;
+  moe_decode(where(), {.residual = decode_residual(),
+                       .gain = w.norm,
+                       .eps = s_.rms_norm_eps,
+                       .router = w.router,
+                       .shared_in = w.shared_in,
+                       .shared_out = w.shared_out,
+                       .experts_in = w.experts_in,
+                       .experts_out = w.experts_out,
+                       .experts = static_cast<int>(s_.experts),
+                       .experts_per_token = static_cast<int>(s_.experts_per_token),
+                       .shared_gate = w.shared_gate,
+                       .logits = d.logits,
+                       .logits_stride = scratch_.router_stride,
+                       .shared = d.shared,
+                       .expanded = d.expanded,
+                       .rows = decode_rows()});
+}
+
+// ---- head
+
+void CudaBackend::compute_logits(const int* wanted, int rows) {
+  cuda::head(where(), {.residual = scratch_.residual,
+                       .row_index = wanted,
+                       .gain = device_weights_->norm,
+                       .eps = s_.rms_norm_eps,
+                       .matrix = device_weights_->head,
+                       .out = scratch_.logits,
+                       .out_stride = s_.vocab,
+                       .out_limit = static_cast<int>(s_.vocab),
+                       .rows = rows});
+}
+
+void CudaBackend::head(const HeadBlock& block) {
+  const std::int64_t wanted = batch_.logits_rows();
+  if (wanted == 0) return;
+  LILY_CHECK(static_cast<std::int64_t>(block.logits.size()) == wanted * s_.vocab, "{} floats for {} rows of {}",
+             block.logits.size(), wanted, s_.vocab);
+  if (recording_) {  // all rows, in the batch's order
+    run([this, rows = decode_rows()] { compute_logits(nullptr, rows); });
+    replay();
+    return copy_logits(wanted, block.logits);
+  }
+  for (std::int64_t first = 0; first < wanted; first += kLogitsRows) {
+    const std::int64_t rows = std::min<std::int64_t>(kLogitsRows, wanted - first);
+    compute_logits(prefill_.wanted() + first, static_cast<int>(rows));
+    copy_logits(rows, block.logits.subspan(static_cast<std::size_t>(first * s_.vocab),
+                                           static_cast<std::size_t>(rows * s_.vocab)));
+  }
+}
+
+void CudaBackend::copy_logits(std::int64_t rows, std::span<float> out) {
+  auto* pinned = reinterpret_cast<float*>(pinned_logits_.data());
+  copy_to_host(std::as_writable_bytes(std::span(pinned, out.size())), scratch_.logits);
+  LILY_CHECK(static_cast<std::int64_t>(out.size()) == rows * s_.vocab, "{} floats for {} rows", out.size(), rows);
+  std::copy_n(pinned, out.size(), out.begin());
+}
+
+}  // namespace lily::cuda

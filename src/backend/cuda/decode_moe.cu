@@ -1,0 +1,264 @@
+// The mixture of experts for single rows: router and shared expert's first half, then the chosen experts'
+// first halves, then all second halves with the weights and the residual.
+//
+// Every block of the second and third kernel chooses the experts for itself from the logits: that costs less
+// than another kernel. The first kernel lets its successor start only once the residual is complete, so the
+// second may read the residual, and the third the logits, before they wait.
+#include "backend/cuda/gemv.cuh"
+#include "backend/cuda/launch.cuh"
+
+namespace lily::cuda {
+namespace {
+
+struct Choice {
+  int expert[kMaxExpertsPerToken];
+  float weight[kMaxExpertsPerToken];  // softmax over the chosen
+};
+
+/// The K largest logits, lowest index first among equals; by one warp.
+__device__ void choose(const float* logits, int experts, int k, Choice& choice) {
+  constexpr int kPerLane = kMaxExperts / 32;
+  const int lane = static_cast<int>(threadIdx.x & 31);
+  float mine[kPerLane];
+#pragma unroll
+  for (int i = 0; i < kPerLane; ++i) {
+    const int expert = i * 32 + lane;
+    mine[i] = expert < experts ? __ldcg(logits + expert) : -INFINITY;
+  }
+  float largest = 0;
+  float total = 0;
+  for (int n = 0; n < k; ++n) {
+    float best = -INFINITY;
+    int index = kMaxExperts;
+#pragma unroll
+    for (int i = 0; i < kPerLane; ++i) {
+      if (mine[i] > best) {
+        best = mine[i];
+        index = i * 32 + lane;
+      }
+    }
+    for (int d = 16; d > 0; d >>= 1) {
+      const float other = __shfl_xor_sync(0xffffffffU, best, d);
+      const int other_index = __shfl_xor_sync(0xffffffffU, index, d);
+      if (other > best || (other == best && other_index < index)) {
+        best = other;
+        index = other_index;
+      }
+    }
+    if (index >= experts) index = 0;  // logits that are not numbers: any expert will do
+#pragma unroll
+    for (int i = 0; i < kPerLane; ++i) {
+      if (i * 32 + lane == index) mine[i] = -INFINITY;
+    }
+    if (n == 0) largest = best;
+    const float weight = __expf(best - largest);
+    total += weight;
+    if (lane == 0) {
+      choice.expert[n] = index;
+      choice.weight[n] = weight;
+    }
+  }
+  __syncwarp();
+  if (lane < k) choice.weight[lane] /= total;
+}
+
+// Blocks [0, router_blocks) compute logits, the others the shared expert's gated product.
+template <int kTokens>
+__global__ void __launch_bounds__(kGemvThreads, kTokens > 4 ? 1 : 2) route_and_share(MoeDecodeArgs a, int router_blocks) {
+  LILY_DYNAMIC_SHARED(memory);
+  using Router = Products<kTokens, 8, false>;
+  using Shared = Products<kTokens, 8, true>;
+  __shared__ float partial[Router::kPartialFloats];
+  __shared__ float inverse_rms[kTokens];
+  __shared__ float scratch[kGemvWarps];
+  const Digits digits = digits_at<kTokens>(memory, a.router.groups);
+  const int block = static_cast<int>(blockIdx.x);
+  const bool routes = block < router_blocks;
+  Router router(a.router, 0, block, router_blocks);
+  Shared shared(a.shared_in, 0, block - router_blocks, static_cast<int>(gridDim.x) - router_blocks);
+  if (routes) {
+    router.prefetch();
+  } else {
+    shared.prefetch();
+  }
+  wait_for_previous();
+  let_next_start();
+
+  const int first = static_cast<int>(blockIdx.y) * kTokens;
+  const int hidden = a.router.inputs();
+  const float* rows[kTokens];
+  for (int t = 0; t < kTokens; ++t)
+    rows[t] = first + t < a.rows ? a.residual + static_cast<std::int64_t>(first + t) * hidden : nullptr;
+  normed_digits<kTokens>(digits, rows, a.gain, hidden, a.eps, inverse_rms, scratch);
+  if (routes) {
+    router.run(digits, partial, [&](int unit, int row, int token, float value) {
+      const int channel = unit_channel(unit, row);
+      if (first + token < a.rows && channel < a.logits_stride)
+        a.logits[(first + token) * a.logits_stride + channel] = value * inverse_rms[token];
+    });
+  } else {
+    const int width = a.shared_in.channels / 2;
+    shared.run(digits, partial, [&](int unit, int row, int token, float gate, float up) {
+      if (first + token < a.rows)
+        a.shared[static_cast<std::int64_t>(first + token) * width + unit_column(unit, row)] =
+            silu(gate * inverse_rms[token]) * (up * inverse_rms[token]);
+    });
+  }
+}
+
+// grid (columns / 16, K, T)
+__global__ void __launch_bounds__(kGemvThreads, 2) expand_experts(MoeDecodeArgs a) {
+  LILY_DYNAMIC_SHARED(memory);
+  using Experts = Products<1, 8, true>;
+  __shared__ float partial[Experts::kPartialFloats];
+  __shared__ float inverse_rms[1];
+  __shared__ float scratch[kGemvWarps];
+  __shared__ Choice choice;
+  const int slot = static_cast<int>(blockIdx.y);
+  const int row = static_cast<int>(blockIdx.z);
+  const int hidden = a.experts_in.inputs();
+  const Digits digits = digits_at<1>(memory, a.experts_in.groups);
+  const float* const rows[1] = {a.residual + static_cast<std::int64_t>(row) * hidden};
+  normed_digits<1>(digits, rows, a.gain, hidden, a.eps, inverse_rms, scratch);
+  wait_for_previous();
+  let_next_start();
+  if (threadIdx.x < 32)
+    choose(a.logits + static_cast<std::int64_t>(row) * a.logits_stride, a.experts, a.experts_per_token, choice);
+  __syncthreads();
+
+  Experts experts(a.experts_in, choice.expert[slot], static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x));
+  experts.prefetch();
+  const int width = a.experts_in.channels / 2;
+  float* out = a.expanded + (static_cast<std::int64_t>(row) * a.experts_per_token + slot) * width;
+  experts.run(digits, partial, [&](int unit, int r, int /*token*/, float gate, float up) {
+    out[unit_column(unit, r)] = silu(gate * inverse_rms[0]) * (up * inverse_rms[0]);
+  });
+}
+
+/// One step of one expert's (or the shared expert's) second matrix.
+struct Item {
+  const std::uint8_t* tile;
+  int step;
+  int group;  // in the digits: slots side by side
+};
+__device__ __forceinline__ Item item_at(const MoeDecodeArgs& a, const Choice& choice, int unit, int index) {
+  const int steps = a.experts_out.steps();
+  const int slot = index / steps;
+  const bool routed = slot < a.experts_per_token;
+  const int step = routed ? index - slot * steps : index - a.experts_per_token * steps;
+  const int groups = routed ? a.experts_out.groups : a.shared_out.groups;
+  const std::uint8_t* tile =
+      routed ? a.experts_out.tile(choice.expert[slot], unit >> 4) : a.shared_out.tile(0, unit >> 4);
+  const int first = (routed ? slot : a.experts_per_token) * a.experts_out.groups;
+  return {tile, step, first + (step < groups ? step : step - groups)};
+}
+
+// grid (H / 16, T): a block owns a unit of the output.
+__global__ void __launch_bounds__(kGemvThreads, 2) contract_experts(MoeDecodeArgs a) {
+  LILY_DYNAMIC_SHARED(memory);
+  __shared__ float partial[kGemvWarps * kUnitRows];
+  __shared__ Choice choice;
+  __shared__ float share;
+  const int unit = static_cast<int>(blockIdx.x);
+  const int row = static_cast<int>(blockIdx.y);
+  const int warp = static_cast<int>(threadIdx.x >> 5);
+  const int lane = static_cast<int>(threadIdx.x & 31);
+  const int routed_groups = a.experts_per_token * a.experts_out.groups;
+  const int groups = routed_groups + a.shared_out.groups;
+  const Digits digits = digits_at<1>(memory, groups);
+
+  const float* logits = a.logits + static_cast<std::int64_t>(row) * a.logits_stride;
+  if (warp == 0) choose(logits, a.experts, a.experts_per_token, choice);
+  if (threadIdx.x == 32) share = sigmoid(__ldcg(logits + a.shared_gate));
+  __syncthreads();
+  const int items = a.experts_per_token * a.experts_out.steps() + a.shared_out.steps();
+  UnitLoads loads;
+  const auto load = [&](int slot, int index) {
+    if (index < items) {
+      const Item item = item_at(a, choice, unit, index);
+      loads.load(slot, item.tile, unit, item.step);
+    }
+  };
+#pragma unroll
+  for (int slot = 0; slot < 4; ++slot) load(slot, warp + slot * kGemvWarps);
+  wait_for_previous();
+  let_next_start();
+
+  const int width = a.experts_out.inputs();
+  const float* expanded = a.expanded + static_cast<std::int64_t>(row) * a.experts_per_token * width;
+  const float* shared = a.shared + static_cast<std::int64_t>(row) * a.shared_out.inputs();
+  for (int base = warp * 32; base < groups * 16; base += kGemvThreads) {
+    const int quad = base + lane;
+    const bool valid = quad < groups * 16;
+    const int group = quad >> 4;
+    float4 x = make_float4(0, 0, 0, 0);
+    float weight = 0;
+    if (valid && group < routed_groups) {
+      x = load_quad(expanded, quad);
+      weight = choice.weight[group / a.experts_out.groups];
+    } else if (valid) {
+      x = load_quad(shared, quad - routed_groups * 16);
+      weight = share;
+    }
+    put_digits<1>(digits, quad, 0, x, valid, weight);
+  }
+  __syncthreads();
+
+  UnitSums<1> sums;
+  for (int index = warp; index < items; index += 4 * kGemvWarps) {
+#pragma unroll
+    for (int slot = 0; slot < 4; ++slot) {
+      const int here = index + slot * kGemvWarps;
+      if (here < items)
+        add_step<1>(sums, loads.codes[slot], loads.affine[slot], digits, item_at(a, choice, unit, here).group);
+      load(slot, here + 4 * kGemvWarps);
+    }
+  }
+  if ((lane & 3) == 0) {
+    partial[warp * kUnitRows + (lane >> 2)] = sums.low[0];
+    partial[warp * kUnitRows + (lane >> 2) + 8] = sums.high[0];
+  }
+  __syncthreads();
+  if (threadIdx.x < kUnitRows) {
+    float sum = 0;
+    for (int w = 0; w < kGemvWarps; ++w) sum += partial[w * kUnitRows + static_cast<int>(threadIdx.x)];
+    float* x = a.residual + static_cast<std::int64_t>(row) * a.experts_out.channels +
+               unit_channel(unit, static_cast<int>(threadIdx.x));
+    *x = __ldcg(x) + sum;
+  }
+}
+
+template <int kTokens>
+void launch_route(const Launch& where, const MoeDecodeArgs& a) {
+  static const bool allowed = [&] {
+    allow_shared(route_and_share<kTokens>, static_cast<std::size_t>(where.device->shared_bytes) - 16384);
+    return true;
+  }();
+  (void)allowed;
+  const int router_blocks = a.router.pairs();
+  const dim3 grid(static_cast<unsigned>(router_blocks + a.shared_in.pairs()),
+                  static_cast<unsigned>((a.rows + kTokens - 1) / kTokens));
+  launch(where, true, route_and_share<kTokens>, grid, kGemvThreads, digits_bytes(a.router.groups, kTokens), a,
+         router_blocks);
+}
+
+}  // namespace
+
+void moe_decode(const Launch& where, const MoeDecodeArgs& a) {
+  if (a.rows <= 1) {
+    launch_route<1>(where, a);
+  } else if (a.rows <= 4) {
+    launch_route<4>(where, a);
+  } else {
+    launch_route<8>(where, a);
+  }
+  const auto rows = static_cast<unsigned>(a.rows);
+  const auto experts = static_cast<unsigned>(a.experts_per_token);
+  launch(where, true, expand_experts, dim3(static_cast<unsigned>(a.experts_in.pairs()), experts, rows), kGemvThreads,
+         digits_bytes(a.experts_in.groups, 1), a);
+  const int groups = a.experts_per_token * a.experts_out.groups + a.shared_out.groups;
+  launch(where, true, contract_experts, dim3(static_cast<unsigned>(a.experts_out.pairs() * 2), rows), kGemvThreads,
+         digits_bytes(groups, 1), a);
+}
+
+}  // namespace lily::cuda

@@ -1,0 +1,146 @@
+// Decoding's dense products: in-projection, out-projection, router and head.
+#include "backend/cuda/gemv.cuh"
+#include "backend/cuda/launch.cuh"
+
+namespace lily::cuda {
+namespace {
+
+// norm(residual) times the matrix, kTokens rows a block.
+template <int kTokens, int kSplits>
+__global__ void __launch_bounds__(kGemvThreads, kTokens > 4 ? 1 : 2) normed_product(NormedProductArgs a) {
+  LILY_DYNAMIC_SHARED(memory);
+  __shared__ float partial[Products<kTokens, kSplits, false>::kPartialFloats];
+  __shared__ float inverse_rms[kTokens];
+  __shared__ float scratch[kGemvWarps];
+  const Digits digits = digits_at<kTokens>(memory, a.matrix.groups);
+  Products<kTokens, kSplits, false> products(a.matrix, 0, static_cast<int>(blockIdx.x),
+                                             static_cast<int>(gridDim.x));
+  products.prefetch();
+  wait_for_previous();
+  let_next_start();
+
+  const int first = static_cast<int>(blockIdx.y) * kTokens;
+  const int hidden = a.matrix.inputs();
+  const float* rows[kTokens];
+  for (int t = 0; t < kTokens; ++t) {
+    const int row = first + t;
+    rows[t] = nullptr;
+    if (row < a.rows) {
+      const int source = a.row_index != nullptr ? a.row_index[row] : row;
+      rows[t] = a.residual + static_cast<std::int64_t>(source) * hidden;
+    }
+  }
+  normed_digits<kTokens>(digits, rows, a.gain, hidden, a.eps, inverse_rms, scratch);
+  products.run(digits, partial, [&](int unit, int row, int token, float value) {
+    const int channel = unit_channel(unit, row);
+    if (channel < a.out_limit && first + token < a.rows)
+      a.out[(first + token) * a.out_stride + channel] = value * inverse_rms[token];
+  });
+}
+
+template <int kTokens, int kSplits>
+void launch_normed(const Launch& where, const NormedProductArgs& a, int most_blocks) {
+  const std::size_t shared = digits_bytes(a.matrix.groups, kTokens);
+  static const bool allowed = [&] {
+    allow_shared(normed_product<kTokens, kSplits>, static_cast<std::size_t>(where.device->shared_bytes) - 16384);
+    return true;
+  }();
+  (void)allowed;
+  constexpr int kUnits = kGemvWarps / kSplits;
+  const int blocks = (a.matrix.pairs() * 2 + kUnits - 1) / kUnits;
+  const dim3 grid(static_cast<unsigned>(blocks < most_blocks ? blocks : most_blocks),
+                  static_cast<unsigned>((a.rows + kTokens - 1) / kTokens));
+  launch(where, true, normed_product<kTokens, kSplits>, grid, kGemvThreads, shared, a);
+}
+
+template <int kSplits>
+void by_rows(const Launch& where, const NormedProductArgs& a, int most_blocks) {
+  if (a.rows <= 1) return launch_normed<1, kSplits>(where, a, most_blocks);
+  if (a.rows <= 4) return launch_normed<4, kSplits>(where, a, most_blocks);
+  launch_normed<8, kSplits>(where, a, most_blocks);
+}
+
+// The input of the out-projection: attention's output as it is, or the delta rule's through the gated norm
+// (norm first, then the gate), a warp a head.
+template <int kTokens>
+__device__ void output_digits(const Digits& d, const OutProductArgs& a, int first) {
+  const int quads = a.matrix.inputs() / 4;
+  for (int token = 0; token < kTokens; ++token) {
+    const int row = first + token;
+    const float* x = a.input + static_cast<std::int64_t>(row) * a.matrix.inputs();
+    const float* z = a.gate != nullptr ? a.gate + static_cast<std::int64_t>(row) * a.gate_stride : nullptr;
+    for (int base = static_cast<int>(threadIdx.x & ~31U); base < quads; base += kGemvThreads) {
+      const int quad = base + static_cast<int>(threadIdx.x & 31);
+      const bool valid = quad < quads;
+      float4 v = make_float4(0, 0, 0, 0);
+      if (valid && row < a.rows) v = load_quad(x, quad);
+      if (z != nullptr && base < quads) {  // heads are whole warps: inputs are a multiple of 128
+        const float square = warp_sum(add_squares(0, v));
+        const float inverse = rsqrtf(square / static_cast<float>(kLinearDim) + a.eps);
+        if (row < a.rows) {
+          const float4 w = load_quad(a.gain, quad & 31);
+          const float4 gate = load_quad(z, quad);
+          v = make_float4(v.x * inverse * w.x * silu(gate.x), v.y * inverse * w.y * silu(gate.y),
+                          v.z * inverse * w.z * silu(gate.z), v.w * inverse * w.w * silu(gate.w));
+        }
+      }
+      put_digits<kTokens>(d, quad, token, v, valid);
+    }
+  }
+  __syncthreads();
+}
+
+template <int kTokens>
+__global__ void __launch_bounds__(kGemvThreads, kTokens > 4 ? 1 : 2) out_product_kernel(OutProductArgs a) {
+  LILY_DYNAMIC_SHARED(memory);
+  using Out = Products<kTokens, 16, false>;
+  __shared__ float partial[Out::kPartialFloats];
+  const Digits digits = digits_at<kTokens>(memory, a.matrix.groups);
+  Out products(a.matrix, 0, static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x));
+  products.prefetch();
+  wait_for_previous();
+  let_next_start();
+
+  const int first = static_cast<int>(blockIdx.y) * kTokens;
+  output_digits<kTokens>(digits, a, first);
+  const int hidden = a.matrix.channels;
+  products.run(digits, partial, [&](int unit, int row, int token, float value) {
+    if (first + token >= a.rows) return;
+    float* x = a.residual + static_cast<std::int64_t>(first + token) * hidden + unit_channel(unit, row);
+    *x = __ldcg(x) + value;
+  });
+}
+
+template <int kTokens>
+void launch_out(const Launch& where, const OutProductArgs& a) {
+  static const bool allowed = [&] {
+    allow_shared(out_product_kernel<kTokens>, static_cast<std::size_t>(where.device->shared_bytes) - 16384);
+    return true;
+  }();
+  (void)allowed;
+  const dim3 grid(static_cast<unsigned>(a.matrix.pairs() * 2),
+                  static_cast<unsigned>((a.rows + kTokens - 1) / kTokens));
+  launch(where, true, out_product_kernel<kTokens>, grid, kGemvThreads,
+         digits_bytes(a.matrix.groups, kTokens), a);
+}
+
+}  // namespace
+
+void project(const Launch& where, const NormedProductArgs& a) {
+  // Four units a block, their inputs over four warps each: 193 blocks for the 35B's 12,352 channels.
+  by_rows<4>(where, a, 2 * where.device->multiprocessors);
+}
+void head(const Launch& where, const NormedProductArgs& a) {
+  by_rows<1>(where, a, (a.rows > 4 ? 1 : 2) * where.device->multiprocessors);
+}
+void router_logits(const Launch& where, const NormedProductArgs& a) {
+  // A block takes eight rows and every unit of the router.
+  launch_normed<8, 1>(where, a, 1);
+}
+void out_product(const Launch& where, const OutProductArgs& a) {
+  if (a.rows <= 1) return launch_out<1>(where, a);
+  if (a.rows <= 4) return launch_out<4>(where, a);
+  launch_out<8>(where, a);
+}
+
+}  // namespace lily::cuda

@@ -1,0 +1,115 @@
+// One token through convolution and gated delta rule. A block owns 32 of a value head's 128 columns: its part
+// of the state is 16 floats a thread, read and written once.
+#include "backend/cuda/delta_rule.cuh"
+#include "backend/cuda/launch.cuh"
+
+namespace lily::cuda {
+namespace {
+
+constexpr int kColumns = 32;
+constexpr int kWarps = 8;
+constexpr int kDepth = kLinearDim / kWarps;  // rows of the state a thread holds
+constexpr int kThreads = kWarps * 32;
+constexpr int kInputs = 2 * kLinearDim + kColumns;  // q, k and the block's v channels
+
+__device__ int input_channel(const DeltaDecodeArgs& a, int i, int key_head, int value_head, int column) {
+  const int key_dim = a.key_heads * kLinearDim;
+  if (i < kLinearDim) return key_head * kLinearDim + i;
+  if (i < 2 * kLinearDim) return key_dim + key_head * kLinearDim + i - kLinearDim;
+  return 2 * key_dim + value_head * kLinearDim + column + i - 2 * kLinearDim;
+}
+
+// grid (4 column blocks, Hv, T)
+__global__ void __launch_bounds__(kThreads) delta_decode_kernel(DeltaDecodeArgs a) {
+  __shared__ float input[kInputs];
+  __shared__ float products[3];  // |q|^2, |k|^2, q k
+  __shared__ float sums[kWarps][2][kColumns];
+  const int tid = static_cast<int>(threadIdx.x);
+  const int lane = tid & 31;
+  const int warp = tid >> 5;
+  const int row = static_cast<int>(blockIdx.z);
+  const int value_head = static_cast<int>(blockIdx.y);
+  const int column = static_cast<int>(blockIdx.x) * kColumns;
+  const int per_key = a.value_heads / a.key_heads;
+  const int key_head = value_head / per_key;
+  const int channels = (2 * a.key_heads + a.value_heads) * kLinearDim;
+  const int position = a.rows.position[row];
+  float* layer = a.state.layer + a.rows.slot[row] * a.state.stride;
+  float* ring = layer + static_cast<std::int64_t>(a.value_heads) * kLinearDim * kLinearDim;
+
+  // The state is the last token's: nothing of this step is waited for.
+  float* state = layer + (static_cast<std::int64_t>(value_head) * kLinearDim + warp * kDepth) * kLinearDim +
+                 column + lane;
+  float s[kDepth];
+#pragma unroll
+  for (int i = 0; i < kDepth; ++i) s[i] = __ldcg(state + i * kLinearDim);
+  const float A_log = a.A_log[value_head];
+  const float dt_bias = a.dt_bias[value_head];
+
+  wait_for_previous();
+  let_next_start();
+  const float* projected = a.projected + static_cast<std::int64_t>(row) * a.stride;
+  for (int i = tid; i < kInputs; i += kThreads) {
+    const int channel = input_channel(a, i, key_head, value_head, column);
+    const float current = __ldcg(projected + channel);
+    const float4 taps = *reinterpret_cast<const float4*>(a.taps + channel * 4);
+    const auto past = [&](int back) {
+      return __ldcg(ring + static_cast<std::int64_t>((position - back) & 3) * channels + channel);
+    };
+    input[i] = convolve(taps, past(3), past(2), past(1), current);
+    // q and k channels are read by several blocks; the oldest of the four rows is nobody's input.
+    const bool owner = i >= 2 * kLinearDim || (column == 0 && value_head % per_key == 0);
+    if (owner) ring[static_cast<std::int64_t>(position & 3) * channels + channel] = current;
+  }
+  __syncthreads();
+  const float* q = input;
+  const float* k = input + kLinearDim;
+  if (warp < 3) {
+    const float* x = warp == 1 ? k : q;
+    const float* y = warp == 0 ? q : k;
+    float sum = 0;
+    for (int i = lane; i < kLinearDim; i += 32) sum = __fmaf_rn(x[i], y[i], sum);
+    sum = warp_sum(sum);
+    if (lane == 0) products[warp] = sum;
+  }
+  float k_state = 0;
+  float q_state = 0;
+#pragma unroll
+  for (int i = 0; i < kDepth; ++i) {
+    k_state = __fmaf_rn(k[warp * kDepth + i], s[i], k_state);
+    q_state = __fmaf_rn(q[warp * kDepth + i], s[i], q_state);
+  }
+  sums[warp][0][lane] = k_state;
+  sums[warp][1][lane] = q_state;
+  __syncthreads();
+  k_state = 0;
+  q_state = 0;
+  for (int w = 0; w < kWarps; ++w) {
+    k_state += sums[w][0][lane];
+    q_state += sums[w][1][lane];
+  }
+  const float k_scale = rsqrtf(products[1] + kL2Epsilon);
+  const float q_scale = rsqrtf(products[0] + kL2Epsilon) * kQueryScale;
+  const DeltaGates gates =
+      delta_gates(__ldcg(projected + a.a_offset + value_head), __ldcg(projected + a.b_offset + value_head), A_log, dt_bias);
+  const float v = input[2 * kLinearDim + lane];
+  const float delta = gates.beta * __fmaf_rn(-gates.decay * k_scale, k_state, v);
+  if (warp == 0) {
+    const float out = __fmaf_rn(gates.decay * q_scale, q_state, products[2] * q_scale * k_scale * delta);
+    a.out[(static_cast<std::int64_t>(row) * a.value_heads + value_head) * kLinearDim + column + lane] = out;
+  }
+  const float update = k_scale * delta;
+#pragma unroll
+  for (int i = 0; i < kDepth; ++i)
+    state[i * kLinearDim] = __fmaf_rn(gates.decay, s[i], k[warp * kDepth + i] * update);
+}
+
+}  // namespace
+
+void delta_decode(const Launch& where, const DeltaDecodeArgs& a) {
+  const dim3 grid(kLinearDim / kColumns, static_cast<unsigned>(a.value_heads),
+                  static_cast<unsigned>(a.rows.count));
+  launch(where, true, delta_decode_kernel, grid, kThreads, 0, a);
+}
+
+}  // namespace lily::cuda

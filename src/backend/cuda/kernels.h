@@ -1,0 +1,334 @@
+// What the host knows of the kernels: one struct of arguments and one launching function each. Pointers are
+// device pointers; sizes follow the alphabet of model/shapes.h. T is the number of rows.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "backend/cuda/packed.h"
+
+namespace lily::cuda {
+
+/// What kernels need to know of the card.
+struct Device {
+  int multiprocessors = 1;
+  bool overlap = false;  ///< programmatic dependent launch (compute capability 9.0)
+  bool hopper = false;   ///< wgmma: exactly 9.0
+  int shared_bytes = 0;  ///< a block may have
+};
+struct Launch {
+  const Device* device;
+  cudaStream_t stream;
+};
+
+/// Keeps the first failure for take_error().
+void note_error(cudaError_t error, const char* what);
+
+inline constexpr int kHeadDim = 256;
+inline constexpr int kLinearDim = 128;
+inline constexpr int kRotary = 64;
+inline constexpr int kPageTokens = 256;
+inline constexpr int kConvRing = 4;        ///< rows before the convolution that a slot keeps, by position % 4
+inline constexpr int kMaxQueryGroup = 8;   ///< query heads a KV head
+inline constexpr int kMaxExpertsPerToken = 16;
+inline constexpr int kMaxExperts = 512;
+inline constexpr int kAttentionSplits = 64;  ///< ranges of K/V rows that a decoding row's attention is cut into
+
+/// Rows of a step as the kernels see them.
+struct Rows {
+  const int* token = nullptr;     ///< [T]
+  const int* position = nullptr;  ///< [T]
+  const int* slot = nullptr;      ///< [T]
+  const int* table = nullptr;     ///< [T], row of `pages`
+  const int* pages = nullptr;     ///< [segments, page_stride]
+  int page_stride = 0;
+  float* rope = nullptr;  ///< [T, 64]: 32 cosines, 32 sines
+  int count = 0;
+};
+/// A prefill segment.
+struct SegmentRows {
+  int first_row;
+  int rows;
+  int position;
+  int slot;
+  int table;
+};
+
+/// States of all sequences. A slot's layer: S [Hv, Dk, Dv], then ring [4, C]. A page: [attention layer]
+/// [K|V][Nkv][256][D] bf16.
+struct SlotView {
+  float* layer = nullptr;  ///< this layer in slot 0
+  std::int64_t stride = 0;
+};
+struct PageView {
+  __nv_bfloat16* layer = nullptr;  ///< this layer in page 0
+  std::int64_t stride = 0;
+  int kv_heads = 0;
+};
+
+// ---- both phases
+
+struct EmbedArgs {
+  const std::uint8_t* codes;     ///< [V, H bits / 8]
+  const std::uint16_t* scales;   ///< [V, H / 64]
+  const std::uint16_t* biases;
+  int bits;
+  int hidden;
+  const double* frequencies;     ///< [32]
+  Rows rows;
+  float* residual;               ///< out [T, H]
+};
+void embed(const Launch&, const EmbedArgs&);
+
+/// RMSNorm of rows, then a product, with f32 activations in two int8 digits.
+struct NormedProductArgs {
+  const float* residual;  ///< [T, H]
+  const int* row_index;   ///< rows of `residual`, or null for 0..T-1
+  const float* gain;      ///< [H]
+  float eps;
+  Packed matrix;
+  float* out;      ///< [T, out_stride]
+  std::int64_t out_stride;
+  int out_limit;   ///< channels to store
+  int rows;
+};
+void project(const Launch&, const NormedProductArgs&);      ///< a decoding row's in-projection
+void head(const Launch&, const NormedProductArgs&);         ///< the LM head
+void router_logits(const Launch&, const NormedProductArgs&);  ///< the router alone, for prefill
+
+/// Largest logit of each row, lowest index on ties, among the first `limit`.
+struct ArgmaxArgs {
+  const float* logits;  ///< [T, V]
+  std::int64_t stride;
+  int limit;
+  int rows;
+  float* partial_value;  ///< [T, kArgmaxBlocks]
+  int* partial_index;
+  int* out;  ///< [T]
+};
+inline constexpr int kArgmaxBlocks = 64;
+void argmax(const Launch&, const ArgmaxArgs&);
+
+// ---- decoding: one row a sequence
+
+struct DeltaDecodeArgs {
+  const float* projected;  ///< [T, stride]: qkv C, z, b, a
+  int stride;
+  int a_offset;
+  int b_offset;
+  int key_heads;
+  int value_heads;
+  const float* taps;     ///< [C, 4]
+  const float* A_log;    ///< [Hv]
+  const float* dt_bias;  ///< [Hv]
+  SlotView state;
+  Rows rows;
+  float* out;  ///< [T, Hv 128], before the gated norm
+};
+void delta_decode(const Launch&, const DeltaDecodeArgs&);
+
+/// residual += matrix * f(input): f is the gated norm (gate != null) or nothing.
+struct OutProductArgs {
+  const float* input;  ///< [T, in]
+  const float* gate;   ///< z, [T, gate_stride]
+  int gate_stride;
+  const float* gain;  ///< [128]
+  float eps;
+  Packed matrix;
+  float* residual;  ///< [T, H]
+  int rows;
+};
+void out_product(const Launch&, const OutProductArgs&);
+
+struct AttentionDecodeArgs {
+  const float* projected;  ///< [T, stride]: per head 256 query and 256 gate channels, then K, then V
+  int stride;
+  int query_heads;
+  const float* q_gain;  ///< [256]
+  const float* k_gain;
+  float eps;
+  PageView cache;
+  Rows rows;
+  float* partial;  ///< [T, Nkv, splits, 8, 256]
+  float* partial_max;  ///< [T, Nkv, splits, 8, 2]: largest exponent, sum
+  float* out;      ///< [T, Nq 256], gated
+};
+void attention_decode(const Launch&, const AttentionDecodeArgs&);
+
+struct MoeDecodeArgs {
+  float* residual;   ///< [T, H]
+  const float* gain;
+  float eps;
+  Packed router;     ///< E rows, then from an even row on the shared expert's gate
+  Packed shared_in;  ///< gated, S columns
+  Packed shared_out;
+  Packed experts_in;  ///< gated, I columns
+  Packed experts_out;
+  int experts;
+  int experts_per_token;
+  int shared_gate;   ///< its channel in `router`
+  float* logits;     ///< [T, logits_stride]
+  int logits_stride;
+  float* shared;     ///< [T, S]
+  float* expanded;   ///< [T, K, I]
+  int rows;
+};
+void moe_decode(const Launch&, const MoeDecodeArgs&);
+
+// ---- prefill
+
+struct NormArgs {
+  const float* residual;  ///< [T, H]
+  const float* gain;
+  float eps;
+  int hidden;
+  int rows;
+  __nv_bfloat16* out;  ///< [T, H]
+};
+void norm_rows(const Launch&, const NormArgs&);
+
+/// Rows [start, start + n) of one expert's (or the only) list; height = n in 16s, rounded up to one that has
+/// a kernel.
+struct Tile {
+  int expert;
+  int start;
+  int n;
+  int height;
+};
+enum class TileSet { kShort, kTall };
+struct TileListArgs {
+  const int* counts;  ///< [experts], or null: one list of `rows` rows
+  int experts;
+  int rows;
+  Tile* tiles;   ///< out
+  int* count;    ///< out
+  TileSet set;
+};
+void list_tiles(const Launch&, const TileListArgs&);
+/// Tiles that a list can have.
+int most_tiles(int rows, int experts);
+
+enum class GemmOut {
+  kStore,   ///< bf16
+  kAdd,     ///< f32 +=
+  kSwiglu,  ///< bf16, gated matrices
+  kScaled,  ///< bf16, times row_weight
+};
+struct GemmArgs {
+  const __nv_bfloat16* input;  ///< [rows, in]
+  const int* row_index;        ///< list row -> input row, or null for the same
+  Packed matrix;
+  const Tile* tiles;
+  const int* tile_count;
+  int most_tiles;
+  TileSet set;
+  void* out;  ///< [list rows, out_stride]
+  std::int64_t out_stride;
+  int out_limit;            ///< channels (columns when gated) to store, a multiple of 4
+  const float* row_weight;  ///< [list rows]
+};
+/// Hopper's wgmma where card and shapes allow, mma.sync elsewhere; never by the number of rows, since the two
+/// may round differently.
+void gemm(const Launch&, GemmOut, const GemmArgs&);
+[[nodiscard]] bool hopper_gemm_takes(const Device&, const Packed&);
+void hopper_gemm_store(const Launch&, const GemmArgs&);
+void hopper_gemm_add(const Launch&, const GemmArgs&);
+void hopper_gemm_swiglu(const Launch&, const GemmArgs&);
+void hopper_gemm_scaled(const Launch&, const GemmArgs&);
+
+struct DeltaPrefillArgs {
+  const __nv_bfloat16* projected;  ///< [T, stride]
+  int stride;
+  int a_offset;
+  int b_offset;
+  int z_offset;
+  int key_heads;
+  int value_heads;
+  const float* taps;
+  const float* A_log;
+  const float* dt_bias;
+  const float* gain;  ///< [128]
+  float eps;
+  SlotView state;
+  Rows rows;
+  const SegmentRows* segments;  ///< device
+  int segment_count;
+  const int* segment_of;  ///< [T]
+  float* query;    ///< scratch [T, Hk 128]
+  float* key;      ///< scratch [T, Hk 128]
+  float* value;    ///< scratch [T, Hv 128], then the output before the norm
+  float4* gates;   ///< scratch [T, Hv]: decay, beta, q k
+  __nv_bfloat16* out;  ///< [T, Hv 128]
+};
+void delta_prefill(const Launch&, const DeltaPrefillArgs&);
+
+struct AttentionPrefillArgs {
+  const __nv_bfloat16* projected;  ///< [T, stride]
+  int stride;
+  int query_heads;
+  const float* q_gain;
+  const float* k_gain;
+  float eps;
+  PageView cache;
+  Rows rows;
+  const SegmentRows* segments;
+  int segment_count;
+  int longest_segment;
+  __nv_bfloat16* query;  ///< scratch [T, Nq 256]
+  __nv_bfloat16* out;    ///< [T, Nq 256], gated
+};
+void attention_prefill(const Launch&, const AttentionPrefillArgs&);
+
+struct RouteArgs {
+  const float* logits;  ///< [T, stride]
+  int stride;
+  int experts;
+  int experts_per_token;
+  int rows;
+  int* chosen;     ///< scratch [T, K]
+  int* place;      ///< scratch [T, K]; then list row of each choice
+  float* weight;   ///< scratch [T, K]
+  int* counts;     ///< out [E]
+  int* row_index;  ///< out [T K]
+  float* row_weight;
+};
+void route(const Launch&, const RouteArgs&);
+
+struct CombineArgs {
+  const __nv_bfloat16* expert_out;  ///< [T K, H], weighted
+  const int* place;                 ///< [T, K]
+  int experts_per_token;
+  const __nv_bfloat16* shared_out;  ///< [T, H]
+  const float* shared_gate;         ///< [T, stride]
+  int shared_gate_stride;
+  int hidden;
+  int rows;
+  float* residual;
+};
+void combine(const Launch&, const CombineArgs&);
+
+// ---- loading
+
+/// Rows of an MLX matrix to their places in a packed one.
+struct PackArgs {
+  const std::uint8_t* codes;    ///< [rows, in bits / 8], 16-byte aligned
+  const std::uint16_t* scales;  ///< [rows, in / 64]
+  const std::uint16_t* biases;
+  int bits;
+  int rows;           ///< of all experts in this piece
+  int rows_per_expert;
+  int groups;
+  int planes;         ///< of the packed matrix
+  int first_row;      ///< of the first row, within its expert
+  int first_expert;
+  int channel_offset;  ///< of row 0, even
+  int bank;            ///< of a gated matrix: 0 gate, 1 up; -1: not gated
+  std::uint8_t* out;
+  std::int64_t expert_bytes;
+  int* too_large;  ///< set to 1 when a scale does not fit
+};
+void pack(const Launch&, const PackArgs&);
+
+}  // namespace lily::cuda

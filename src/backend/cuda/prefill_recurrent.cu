@@ -1,0 +1,248 @@
+// Convolution, gated delta rule and gated norm over the rows of prefill segments.
+//
+// The rule runs token after token: a block owns 32 of a value head's columns and keeps its part of the state
+// in registers, four lanes a column. It needs one pass over the state a token, since
+//   o = S'^T q with S' = decay S + k delta^T  is  decay S^T q + (q k) delta,
+// so k and q meet the old state together.
+#include "backend/cuda/delta_rule.cuh"
+#include "backend/cuda/launch.cuh"
+
+namespace lily::cuda {
+namespace {
+
+constexpr int kRowThreads = 256;
+constexpr int kRowWarps = kRowThreads / 32;
+
+__device__ __forceinline__ float4 widen(uint2 v) {
+  return make_float4(bf16_low(v.x), bf16_high(v.x), bf16_low(v.y), bf16_high(v.y));
+}
+__device__ __forceinline__ float square_sum(float4 x) {
+  return __fmaf_rn(x.w, x.w, __fmaf_rn(x.z, x.z, __fmaf_rn(x.y, x.y, __fmul_rn(x.x, x.x))));
+}
+__device__ __forceinline__ float dot4(float4 x, float4 y) {
+  return __fmaf_rn(x.w, y.w, __fmaf_rn(x.z, y.z, __fmaf_rn(x.y, y.y, __fmul_rn(x.x, y.x))));
+}
+__device__ __forceinline__ float4 scale4(float4 x, float f) {
+  return make_float4(x.x * f, x.y * f, x.z * f, x.w * f);
+}
+
+struct ConvRow {
+  const DeltaPrefillArgs& a;
+  std::int64_t row;
+  int local;  // within its segment
+  int position;
+  const float* ring;
+  int channels;
+
+  // Four channels of the row `back` rows ago: of this step, or of the slot's ring.
+  __device__ float4 past(int back, int channel) const {
+    if (local >= back)
+      return widen(*reinterpret_cast<const uint2*>(a.projected + (row - back) * a.stride + channel));
+    return *reinterpret_cast<const float4*>(ring + static_cast<std::int64_t>((position - back) & 3) * channels +
+                                            channel);
+  }
+  __device__ float4 convolved(int channel) const {
+    const float4 x3 = past(3, channel);
+    const float4 x2 = past(2, channel);
+    const float4 x1 = past(1, channel);
+    const float4 x0 = past(0, channel);
+    const float4* taps = reinterpret_cast<const float4*>(a.taps) + channel;
+    return make_float4(convolve(taps[0], x3.x, x2.x, x1.x, x0.x), convolve(taps[1], x3.y, x2.y, x1.y, x0.y),
+                       convolve(taps[2], x3.z, x2.z, x1.z, x0.z), convolve(taps[3], x3.w, x2.w, x1.w, x0.w));
+  }
+};
+
+// A block a row; a warp takes a key head (q, k and the gates of its value heads) or a value head at a time.
+__global__ void __launch_bounds__(kRowThreads) convolve_rows(DeltaPrefillArgs a) {
+  const int lane = static_cast<int>(threadIdx.x & 31);
+  const std::int64_t row = blockIdx.x;
+  const SegmentRows segment = a.segments[a.segment_of[row]];
+  const int channels = (2 * a.key_heads + a.value_heads) * kLinearDim;
+  const int key_dim = a.key_heads * kLinearDim;
+  const int local = static_cast<int>(row) - segment.first_row;
+  const float* ring = a.state.layer + segment.slot * a.state.stride +
+                      static_cast<std::int64_t>(a.value_heads) * kLinearDim * kLinearDim;
+  const ConvRow conv{a, row, local, segment.position + local, ring, channels};
+  for (int head = static_cast<int>(threadIdx.x >> 5); head < a.key_heads + a.value_heads; head += kRowWarps) {
+    if (head >= a.key_heads) {
+      const int at = (head - a.key_heads) * kLinearDim + lane * 4;
+      *reinterpret_cast<float4*>(a.value + row * a.value_heads * kLinearDim + at) = conv.convolved(2 * key_dim + at);
+      continue;
+    }
+    const int at = head * kLinearDim + lane * 4;
+    float4 q = conv.convolved(at);
+    float4 k = conv.convolved(key_dim + at);
+    q = scale4(q, rsqrtf(warp_sum(square_sum(q)) + kL2Epsilon) * kQueryScale);
+    k = scale4(k, rsqrtf(warp_sum(square_sum(k)) + kL2Epsilon));
+    const float qk = warp_sum(dot4(q, k));
+    *reinterpret_cast<float4*>(a.query + row * key_dim + at) = q;
+    *reinterpret_cast<float4*>(a.key + row * key_dim + at) = k;
+    const int per_key = a.value_heads / a.key_heads;
+    for (int i = lane; i < per_key; i += 32) {
+      const int value_head = head * per_key + i;
+      const __nv_bfloat16* projected = a.projected + row * a.stride;
+      const DeltaGates gates = delta_gates(__bfloat162float(projected[a.a_offset + value_head]),
+                                           __bfloat162float(projected[a.b_offset + value_head]),
+                                           a.A_log[value_head], a.dt_bias[value_head]);
+      a.gates[row * a.value_heads + value_head] = make_float4(gates.decay, gates.beta, qk, 0);
+    }
+  }
+}
+
+// The last rows before the convolution into the slots' rings. grid (segments, channels / 256)
+__global__ void __launch_bounds__(kRowThreads) keep_rows(DeltaPrefillArgs a) {
+  const SegmentRows segment = a.segments[blockIdx.x];
+  const int channels = (2 * a.key_heads + a.value_heads) * kLinearDim;
+  const int channel = static_cast<int>(blockIdx.y) * kRowThreads + static_cast<int>(threadIdx.x);
+  if (channel >= channels) return;
+  float* ring = a.state.layer + segment.slot * a.state.stride +
+                static_cast<std::int64_t>(a.value_heads) * kLinearDim * kLinearDim;
+  for (int i = segment.rows > kConvRing ? segment.rows - kConvRing : 0; i < segment.rows; ++i) {
+    const std::int64_t row = segment.first_row + i;
+    ring[static_cast<std::int64_t>((segment.position + i) & 3) * channels + channel] =
+        __bfloat162float(a.projected[row * a.stride + channel]);
+  }
+}
+
+constexpr int kColumns = 32;
+constexpr int kScanThreads = kColumns * 4;
+constexpr int kSteps = 16;  // loaded at a time
+
+struct Steps {
+  float key[kSteps][kLinearDim];
+  float query[kSteps][kLinearDim];
+  float value[kSteps][kColumns];
+  float4 gates[kSteps];
+};
+
+__device__ void load_steps(const DeltaPrefillArgs& a, Steps& s, std::int64_t first, int count, int key_head,
+                           int value_head, int column) {
+  const std::int64_t key_dim = static_cast<std::int64_t>(a.key_heads) * kLinearDim;
+  const std::int64_t value_dim = static_cast<std::int64_t>(a.value_heads) * kLinearDim;
+  const int tid = static_cast<int>(threadIdx.x);
+  for (int i = tid; i < kSteps * kLinearDim / 4; i += kScanThreads) {
+    const int step = i / (kLinearDim / 4);
+    const int at = i % (kLinearDim / 4) * 4;
+    const std::int64_t from = (first + step) * key_dim + key_head * kLinearDim + at;
+    copy_async16(&s.key[step][at], step < count ? a.key + from : a.key, step < count);
+    copy_async16(&s.query[step][at], step < count ? a.query + from : a.query, step < count);
+  }
+  for (int i = tid; i < kSteps * kColumns / 4; i += kScanThreads) {
+    const int step = i / (kColumns / 4);
+    const int at = i % (kColumns / 4) * 4;
+    const float* from = a.value + (first + step) * value_dim + value_head * kLinearDim + column + at;
+    copy_async16(&s.value[step][at], step < count ? from : a.value, step < count);
+  }
+  if (tid < kSteps) {
+    const float4* from = a.gates + (first + tid) * a.value_heads + value_head;
+    copy_async16(&s.gates[tid], tid < count ? from : a.gates, tid < count);
+  }
+  commit_copies();
+}
+
+// grid (4 column blocks, Hv, segments)
+__global__ void __launch_bounds__(kScanThreads) scan_rows(DeltaPrefillArgs a) {
+  __shared__ Steps buffers[2];
+  const int lane = static_cast<int>(threadIdx.x & 31);
+  const int part = lane & 3;
+  const int in_block = static_cast<int>(threadIdx.x >> 5) * 8 + (lane >> 2);
+  const int column = static_cast<int>(blockIdx.x) * kColumns;
+  const int value_head = static_cast<int>(blockIdx.y);
+  const int key_head = value_head / (a.value_heads / a.key_heads);
+  const SegmentRows segment = a.segments[blockIdx.z];
+  const std::int64_t value_dim = static_cast<std::int64_t>(a.value_heads) * kLinearDim;
+
+  // Rows 16 i + 4 part + e of the state: a lane reads 16 consecutive bytes of k, its neighbours the next.
+  float* state = a.state.layer + segment.slot * a.state.stride +
+                 static_cast<std::int64_t>(value_head) * kLinearDim * kLinearDim + column + in_block;
+  float s[8][4];
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) s[i][e] = state[(16 * i + 4 * part + e) * kLinearDim];
+  }
+
+  const auto load = [&](int buffer, int first) {
+    load_steps(a, buffers[buffer], segment.first_row + first, min(kSteps, segment.rows - first), key_head, value_head,
+               column);
+  };
+  load(0, 0);
+  for (int first = 0, buffer = 0; first < segment.rows; first += kSteps, buffer ^= 1) {
+    wait_for_copies<0>();
+    __syncthreads();  // the other buffer has been read by all, too
+    if (first + kSteps < segment.rows) load(buffer ^ 1, first + kSteps);
+    const Steps& steps = buffers[buffer];
+    const int count = min(kSteps, segment.rows - first);
+    float* out = a.value + (segment.first_row + first) * value_dim + value_head * kLinearDim + column + in_block;
+    for (int t = 0; t < count; ++t) {
+      float4 k[8];
+      float k_state[4] = {};
+      float q_state[4] = {};
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        k[i] = *reinterpret_cast<const float4*>(&steps.key[t][16 * i + 4 * part]);
+        const float4 q = *reinterpret_cast<const float4*>(&steps.query[t][16 * i + 4 * part]);
+        k_state[0] = __fmaf_rn(k[i].x, s[i][0], k_state[0]);
+        k_state[1] = __fmaf_rn(k[i].y, s[i][1], k_state[1]);
+        k_state[2] = __fmaf_rn(k[i].z, s[i][2], k_state[2]);
+        k_state[3] = __fmaf_rn(k[i].w, s[i][3], k_state[3]);
+        q_state[0] = __fmaf_rn(q.x, s[i][0], q_state[0]);
+        q_state[1] = __fmaf_rn(q.y, s[i][1], q_state[1]);
+        q_state[2] = __fmaf_rn(q.z, s[i][2], q_state[2]);
+        q_state[3] = __fmaf_rn(q.w, s[i][3], q_state[3]);
+      }
+      float ks = (k_state[0] + k_state[1]) + (k_state[2] + k_state[3]);
+      float qs = (q_state[0] + q_state[1]) + (q_state[2] + q_state[3]);
+      ks += __shfl_xor_sync(0xffffffffU, ks, 1);
+      qs += __shfl_xor_sync(0xffffffffU, qs, 1);
+      ks += __shfl_xor_sync(0xffffffffU, ks, 2);
+      qs += __shfl_xor_sync(0xffffffffU, qs, 2);
+      const float4 gates = steps.gates[t];  // decay, beta, q k
+      const float delta = gates.y * __fmaf_rn(-gates.x, ks, steps.value[t][in_block]);
+      if (part == 0) out[t * value_dim] = __fmaf_rn(gates.x, qs, gates.z * delta);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        s[i][0] = __fmaf_rn(gates.x, s[i][0], k[i].x * delta);
+        s[i][1] = __fmaf_rn(gates.x, s[i][1], k[i].y * delta);
+        s[i][2] = __fmaf_rn(gates.x, s[i][2], k[i].z * delta);
+        s[i][3] = __fmaf_rn(gates.x, s[i][3], k[i].w * delta);
+      }
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) state[(16 * i + 4 * part + e) * kLinearDim] = s[i][e];
+  }
+}
+
+// Norm first, then the gate; a warp a head.
+__global__ void __launch_bounds__(kRowThreads) gated_norm(DeltaPrefillArgs a) {
+  const int lane = static_cast<int>(threadIdx.x & 31);
+  const std::int64_t row = blockIdx.x;
+  for (int head = static_cast<int>(threadIdx.x >> 5); head < a.value_heads; head += kRowWarps) {
+    const int at = head * kLinearDim + lane * 4;
+    const float4 y = *reinterpret_cast<const float4*>(a.value + row * a.value_heads * kLinearDim + at);
+    const float inverse = rsqrtf(warp_sum(square_sum(y)) / static_cast<float>(kLinearDim) + a.eps);
+    const float4 w = *reinterpret_cast<const float4*>(a.gain + lane * 4);
+    const float4 z = widen(*reinterpret_cast<const uint2*>(a.projected + row * a.stride + a.z_offset + at));
+    *reinterpret_cast<uint2*>(a.out + row * a.value_heads * kLinearDim + at) =
+        make_uint2(pack_bf16(y.x * inverse * w.x * silu(z.x), y.y * inverse * w.y * silu(z.y)),
+                   pack_bf16(y.z * inverse * w.z * silu(z.z), y.w * inverse * w.w * silu(z.w)));
+  }
+}
+
+}  // namespace
+
+void delta_prefill(const Launch& where, const DeltaPrefillArgs& a) {
+  const auto rows = static_cast<unsigned>(a.rows.count);
+  const auto segments = static_cast<unsigned>(a.segment_count);
+  const auto channels = static_cast<unsigned>((2 * a.key_heads + a.value_heads) * kLinearDim);
+  launch(where, false, convolve_rows, dim3(rows), kRowThreads, 0, a);
+  launch(where, false, keep_rows, dim3(segments, (channels + kRowThreads - 1) / kRowThreads), kRowThreads, 0, a);
+  launch(where, false, scan_rows, dim3(kLinearDim / kColumns, static_cast<unsigned>(a.value_heads), segments), kScanThreads, 0,
+         a);
+  launch(where, false, gated_norm, dim3(rows), kRowThreads, 0, a);
+}
+
+}  // namespace lily::cuda
