@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "server/billing_line.h"
 #include "server/chat_tools.h"
 #include "server/json.h"
 #include "server/request_fields.h"
@@ -13,10 +14,6 @@ namespace lily {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// A line that Claude Code puts before its system prompt, different at every start: it says nothing to the
-// model, and would make every prompt new from its first token on.
-constexpr std::string_view kBillingLine = "x-anthropic-billing-header:";
 
 class MessageReader {
  public:
@@ -40,8 +37,9 @@ class MessageReader {
     if (!system.is_array()) return text(system, "system");
     std::string out;
     for (std::size_t i = 0; i < system.size() && !error_; ++i) {
-      const std::string part = text(Json::array({system[i]}), fmt::format("system[{}]", i));
-      if (part.starts_with(kBillingLine)) continue;
+      const std::string block = text(Json::array({system[i]}), fmt::format("system[{}]", i));
+      const std::string_view part = without_billing_line(block);
+      if (part.empty()) continue;
       if (!out.empty()) out += "\n\n";
       out += part;
     }
