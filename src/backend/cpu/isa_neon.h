@@ -77,7 +77,7 @@ LILY_INLINE void dot_tile(const Tile& tile, const std::int8_t* const (&x)[kToken
       dot_lane<kBits, 3>(acc[t], tile.codes[i + 3], v);
     }
   }
-  for (int t = 0; t < kTokens; ++t) sum[t] = reinterpret_cast<I32>(total<kBits>(acc[t]));
+  for (int t = 0; t < kTokens; ++t) sum[t] += reinterpret_cast<I32>(total<kBits>(acc[t]));
 }
 
 /// Four partial sums of one group of a row.
