@@ -3,14 +3,14 @@
     LILY=build/release/lily python3 bench/warm_turn.py MODEL [CONTEXT] [NEW] [ROUNDS]
 
 Cold: a prompt of about NEW tokens like no other. Branch: the same after CONTEXT cached tokens. Next: a turn of NEW tokens after
-an answer on that context. Each until its first token, taken in turns; minimum and median in ms.
+an answer on that context. Each until its first token, taken in turns, on one thread; minimum and median of the server's
+processor time in ms (wall time on a busy machine says nothing).
 """
 
 import pathlib
 import random
 import statistics
 import sys
-import time
 
 sys.path.append(str(pathlib.Path(__file__).parent.parent / "tests" / "api"))
 from lily_server import Server  # noqa: E402
@@ -26,13 +26,17 @@ class Bench:
     def __init__(self, server):
         self.server = server
 
+    def processor_ms(self):
+        tasks = pathlib.Path(f"/proc/{self.server.process.pid}/task").glob("*/schedstat")
+        return sum(int(task.read_text().split()[0]) for task in tasks) / 1e6
+
     def ask(self, messages):
-        begin = time.perf_counter()
+        begin = self.processor_ms()
         status, answer = self.server.post({"messages": messages, "max_tokens": 1, "temperature": 0,
                                            "chat_template_kwargs": {"preserve_thinking": True, "enable_thinking": False}})
         assert status == 200, answer
         usage = answer["usage"]
-        return {"ms": (time.perf_counter() - begin) * 1000, "prompt": usage["prompt_tokens"],
+        return {"ms": self.processor_ms() - begin, "prompt": usage["prompt_tokens"],
                 "cached": usage["prompt_tokens_details"]["cached_tokens"],
                 "text": answer["choices"][0]["message"]["content"]}
 
@@ -43,7 +47,7 @@ def user(text):
 
 def main(model, context=4096, new=50, rounds=7):
     rng = random.Random(1)
-    with Server(model, "--max-seq", context + 4096, "--threads", 0) as server:
+    with Server(model, "--max-seq", context + 4096, "--threads", 1) as server:
         bench = Bench(server)
         start = [{"role": "system", "content": words(rng, context)}]
         rows = {"cold": [], "branch": [], "next": []}
