@@ -13,9 +13,9 @@
 namespace lily {
 
 struct OutputGuideOptions {
-  std::shared_ptr<GrammarAutomaton> grammar;    ///< of the content; null: anything
-  std::optional<std::int64_t> thinking_budget;  ///< tokens of reasoning before the block is closed
-  bool in_reasoning = false;                    ///< the prompt ends inside the think block
+  std::shared_ptr<GrammarAutomaton> grammar = {};    ///< of the content; null: anything
+  std::optional<std::int64_t> thinking_budget = {};  ///< tokens of reasoning before the block is closed
+  bool in_reasoning = false;                         ///< the prompt ends inside the think block
 };
 
 class OutputGuide : public TokenGuide {
