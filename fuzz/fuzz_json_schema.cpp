@@ -4,11 +4,11 @@
 #include <random>
 
 #include "base/check.h"
-#include "fuzz/tiny_tokenizer.h"
 #include "text/grammar_automaton.h"
 #include "text/json_schema.h"
 #include "text/python_json.h"
 #include "text/utf8.h"
+#include "tiny_tokenizer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const auto vocabulary = std::make_shared<const lily::TokenVocabulary>(tiny_tokenizer());
