@@ -252,6 +252,30 @@ class TinyTest(PageCase):
         self.assertEqual(nameless, [])
 
 
+class KeyTest(PageCase):
+    """A server that asks for an API key."""
+
+    @classmethod
+    def setUpClass(cls):
+        keys = cls.folder() / "keys"
+        keys.write_text("open sesame\n")
+        cls.start("tiny", "--api-key-file", keys)
+
+    def test_the_key_is_asked_for_and_kept(self):
+        page = self.page
+        page.wait(lambda: page.shown("#notice"), "no notice")
+        self.assertIn("API key", page.one("#notice").text)
+        self.assertEqual(page.script("return localStorage.getItem('lily.settings')"), None)
+        page.button("Enter it").click()
+        page.one("#settings [name=key]").send_keys("open sesame")
+        page.button("Done", "#settings").click()
+        page.wait(lambda: page.text("#welcome .hello") == "tiny", "the model is not named")
+        self.assertIn("401", page.complaints()[0])  # the browser's own line
+        page.load()
+        page.ask("What is 2 + 3?")
+        self.assertEqual(page.texts("answer"), ["2 + 3 = 5."])
+
+
 class PhoneTest(PageCase):
     size = (500, 800)  # narrower windows Chromium does not make; the viewport is set below
 
