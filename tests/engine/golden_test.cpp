@@ -28,15 +28,13 @@ void PrintTo(const Case& c, std::ostream* out) {
   *out << c.checkpoint << "_" << c.backend << (c.exact ? "_exact" : "") << "_" << c.isa;
 }
 
-std::unique_ptr<LoadedModel> open(const Case& c) {
+ModelOptions options_of(const Case& c) {
   ModelOptions options;
   options.model = testing::reference_path(c.checkpoint);
   options.backend = {.name = c.backend, .exact = c.exact, .threads = 2, .isa = c.isa};
   options.max_seq = 1024;
   options.max_rows = 1024;
-  auto model = LoadedModel::open(options);
-  EXPECT_TRUE(model.ok()) << (model.ok() ? "" : model.error().message);
-  return model.ok() ? std::move(model).value() : nullptr;
+  return options;
 }
 
 // All logits of `tokens`, in steps of `chunk` rows (0: one step).
@@ -59,8 +57,11 @@ class Golden : public ::testing::TestWithParam<Case> {
     if (!std::filesystem::exists(testing::reference_path(GetParam().checkpoint))) {
       GTEST_SKIP() << "no reference checkpoints at " << testing::reference_path(GetParam().checkpoint);
     }
-    model_ = open(GetParam());
-    ASSERT_NE(model_, nullptr);
+    auto model = LoadedModel::open(options_of(GetParam()));
+    if (!model.ok() && model.error().code == ErrorCode::kUnsupported)
+      GTEST_SKIP() << "NOT CHECKED: " << model.error().message;
+    ASSERT_TRUE(model.ok()) << model.error().message;
+    model_ = std::move(model).value();
     goldens_ = std::make_unique<Goldens>(GetParam().checkpoint);
     vocab_ = static_cast<std::size_t>(model_->shapes().vocab);
   }
@@ -129,7 +130,8 @@ TEST_P(ExactGolden, GreedyContinuationsAreEqual) {
 
 class FastGolden : public Golden {};
 
-// int8 activations: judged by distribution, on random models whose router margins are small.
+// int8 activations on the CPU, bf16 prefill on a GPU: judged by distribution, on random models whose router
+// margins are small.
 TEST_P(FastGolden, DistributionsAgree) {
   double kl = 0;
   double top1 = 0;
@@ -146,8 +148,9 @@ TEST_P(FastGolden, DistributionsAgree) {
     }
   }
   std::printf("mean KL %.4f, top-1 %.2f %%\n", kl / rows, 100 * top1 / rows);
-  EXPECT_LT(kl / rows, 3e-2);
-  EXPECT_GT(top1 / rows, 0.95);
+  const bool integers = std::string_view(GetParam().backend) == "cpu";
+  EXPECT_LT(kl / rows, integers ? 3e-2 : 2e-2);
+  EXPECT_GT(top1 / rows, integers ? 0.95 : 0.96);
 }
 
 INSTANTIATE_TEST_SUITE_P(Reference, ExactGolden,
@@ -158,7 +161,9 @@ INSTANTIATE_TEST_SUITE_P(Reference, ExactGolden,
                          ::testing::PrintToStringParamName());
 INSTANTIATE_TEST_SUITE_P(Reference, FastGolden,
                          ::testing::Values(Case{"small", "cpu", false, "auto"},
-                                           Case{"wide", "cpu", false, "auto"}),
+                                           Case{"wide", "cpu", false, "auto"},
+                                           Case{"small", "cuda", false, "auto"},
+                                           Case{"wide", "cuda", false, "auto"}),
                          ::testing::PrintToStringParamName());
 
 }  // namespace

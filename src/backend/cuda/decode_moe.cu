@@ -4,6 +4,7 @@
 // Every block of the second and third kernel chooses the experts for itself from the logits: that costs less
 // than another kernel. The first kernel lets its successor start only once the residual is complete, so the
 // second may read the residual, and the third the logits, before they wait.
+#include "backend/cuda/choose_experts.cuh"
 #include "backend/cuda/gemv.cuh"
 #include "backend/cuda/launch.cuh"
 
@@ -15,51 +16,14 @@ struct Choice {
   float weight[kMaxExpertsPerToken];  // softmax over the chosen
 };
 
-/// The K largest logits, lowest index first among equals; by one warp.
+/// By one warp.
 __device__ void choose(const float* logits, int experts, int k, Choice& choice) {
-  constexpr int kPerLane = kMaxExperts / 32;
   const int lane = static_cast<int>(threadIdx.x & 31);
-  float mine[kPerLane];
-#pragma unroll
-  for (int i = 0; i < kPerLane; ++i) {
-    const int expert = i * 32 + lane;
-    mine[i] = expert < experts ? __ldcg(logits + expert) : -INFINITY;
+  const Chosen chosen = choose_experts(logits, experts, k);
+  if (lane < k) {
+    choice.expert[lane] = chosen.expert;
+    choice.weight[lane] = chosen.weight;
   }
-  float largest = 0;
-  float total = 0;
-  for (int n = 0; n < k; ++n) {
-    float best = -INFINITY;
-    int index = kMaxExperts;
-#pragma unroll
-    for (int i = 0; i < kPerLane; ++i) {
-      if (mine[i] > best) {
-        best = mine[i];
-        index = i * 32 + lane;
-      }
-    }
-    for (int d = 16; d > 0; d >>= 1) {
-      const float other = __shfl_xor_sync(0xffffffffU, best, d);
-      const int other_index = __shfl_xor_sync(0xffffffffU, index, d);
-      if (other > best || (other == best && other_index < index)) {
-        best = other;
-        index = other_index;
-      }
-    }
-    if (index >= experts) index = 0;  // logits that are not numbers: any expert will do
-#pragma unroll
-    for (int i = 0; i < kPerLane; ++i) {
-      if (i * 32 + lane == index) mine[i] = -INFINITY;
-    }
-    if (n == 0) largest = best;
-    const float weight = __expf(best - largest);
-    total += weight;
-    if (lane == 0) {
-      choice.expert[n] = index;
-      choice.weight[n] = weight;
-    }
-  }
-  __syncwarp();
-  if (lane < k) choice.weight[lane] /= total;
 }
 
 // Blocks [0, router_blocks) compute logits, the others the shared expert's gated product.
@@ -70,7 +34,6 @@ __global__ void __launch_bounds__(kGemvThreads, kTokens > 4 ? 1 : 2) route_and_s
   using Shared = Products<kTokens, 8, true>;
   __shared__ float partial[Router::kPartialFloats];
   __shared__ float inverse_rms[kTokens];
-  __shared__ float scratch[kGemvWarps];
   const Digits digits = digits_at<kTokens>(memory, a.router.groups);
   const int block = static_cast<int>(blockIdx.x);
   const bool routes = block < router_blocks;
@@ -89,7 +52,7 @@ __global__ void __launch_bounds__(kGemvThreads, kTokens > 4 ? 1 : 2) route_and_s
   const float* rows[kTokens];
   for (int t = 0; t < kTokens; ++t)
     rows[t] = first + t < a.rows ? a.residual + static_cast<std::int64_t>(first + t) * hidden : nullptr;
-  normed_digits<kTokens>(digits, rows, a.gain, hidden, a.eps, inverse_rms, scratch);
+  normed_digits<kTokens>(digits, rows, a.gain, hidden, a.eps, inverse_rms);
   if (routes) {
     router.run(digits, partial, [&](int unit, int row, int token, float value) {
       const int channel = unit_channel(unit, row);
@@ -112,14 +75,13 @@ __global__ void __launch_bounds__(kGemvThreads, 2) expand_experts(MoeDecodeArgs 
   using Experts = Products<1, 8, true>;
   __shared__ float partial[Experts::kPartialFloats];
   __shared__ float inverse_rms[1];
-  __shared__ float scratch[kGemvWarps];
   __shared__ Choice choice;
   const int slot = static_cast<int>(blockIdx.y);
   const int row = static_cast<int>(blockIdx.z);
   const int hidden = a.experts_in.inputs();
   const Digits digits = digits_at<1>(memory, a.experts_in.groups);
   const float* const rows[1] = {a.residual + static_cast<std::int64_t>(row) * hidden};
-  normed_digits<1>(digits, rows, a.gain, hidden, a.eps, inverse_rms, scratch);
+  normed_digits<1>(digits, rows, a.gain, hidden, a.eps, inverse_rms);
   wait_for_previous();
   let_next_start();
   if (threadIdx.x < 32)
@@ -135,13 +97,15 @@ __global__ void __launch_bounds__(kGemvThreads, 2) expand_experts(MoeDecodeArgs 
   });
 }
 
-/// One step of one expert's (or the shared expert's) second matrix.
+/// One step of one expert's (or the shared expert's) second matrix: where it lies, and its inputs' group, slots
+/// side by side.
 struct Item {
-  const std::uint8_t* tile;
-  int step;
-  int group;  // in the digits: slots side by side
+  const std::uint8_t* block;
+  int group;
 };
-__device__ __forceinline__ Item item_at(const MoeDecodeArgs& a, const Choice& choice, int unit, int index) {
+inline constexpr int kMostItems = kMostContracted / kGroup * 2;
+
+__device__ Item item_at(const MoeDecodeArgs& a, const Choice& choice, int unit, int index) {
   const int steps = a.experts_out.steps();
   const int slot = index / steps;
   const bool routed = slot < a.experts_per_token;
@@ -150,46 +114,18 @@ __device__ __forceinline__ Item item_at(const MoeDecodeArgs& a, const Choice& ch
   const std::uint8_t* tile =
       routed ? a.experts_out.tile(choice.expert[slot], unit >> 4) : a.shared_out.tile(0, unit >> 4);
   const int first = (routed ? slot : a.experts_per_token) * a.experts_out.groups;
-  return {tile, step, first + (step < groups ? step : step - groups)};
+  return {tile + static_cast<std::int64_t>(step) * kBlockBytes, first + (step < groups ? step : step - groups)};
 }
 
-// grid (H / 16, T): a block owns a unit of the output.
-__global__ void __launch_bounds__(kGemvThreads, 2) contract_experts(MoeDecodeArgs a) {
-  LILY_DYNAMIC_SHARED(memory);
-  __shared__ float partial[kGemvWarps * kUnitRows];
-  __shared__ Choice choice;
-  __shared__ float share;
-  const int unit = static_cast<int>(blockIdx.x);
-  const int row = static_cast<int>(blockIdx.y);
-  const int warp = static_cast<int>(threadIdx.x >> 5);
-  const int lane = static_cast<int>(threadIdx.x & 31);
+// The second matrices' inputs with their weights: the chosen experts', then the shared one's.
+__device__ void weighted_digits(const MoeDecodeArgs& a, const Digits& digits, const Choice& choice, float share, int row) {
   const int routed_groups = a.experts_per_token * a.experts_out.groups;
-  const int groups = routed_groups + a.shared_out.groups;
-  const Digits digits = digits_at<1>(memory, groups);
-
-  const float* logits = a.logits + static_cast<std::int64_t>(row) * a.logits_stride;
-  if (warp == 0) choose(logits, a.experts, a.experts_per_token, choice);
-  if (threadIdx.x == 32) share = sigmoid(__ldcg(logits + a.shared_gate));
-  __syncthreads();
-  const int items = a.experts_per_token * a.experts_out.steps() + a.shared_out.steps();
-  UnitLoads loads;
-  const auto load = [&](int slot, int index) {
-    if (index < items) {
-      const Item item = item_at(a, choice, unit, index);
-      loads.load(slot, item.tile, unit, item.step);
-    }
-  };
-#pragma unroll
-  for (int slot = 0; slot < 4; ++slot) load(slot, warp + slot * kGemvWarps);
-  wait_for_previous();
-  let_next_start();
-
-  const int width = a.experts_out.inputs();
-  const float* expanded = a.expanded + static_cast<std::int64_t>(row) * a.experts_per_token * width;
+  const int quads = (routed_groups + a.shared_out.groups) * 16;
+  const float* expanded = a.expanded + static_cast<std::int64_t>(row) * a.experts_per_token * a.experts_out.inputs();
   const float* shared = a.shared + static_cast<std::int64_t>(row) * a.shared_out.inputs();
-  for (int base = warp * 32; base < groups * 16; base += kGemvThreads) {
-    const int quad = base + lane;
-    const bool valid = quad < groups * 16;
+  for (int base = static_cast<int>(threadIdx.x & ~31U); base < quads; base += kGemvThreads) {
+    const int quad = base + static_cast<int>(threadIdx.x & 31);
+    const bool valid = quad < quads;
     const int group = quad >> 4;
     float4 x = make_float4(0, 0, 0, 0);
     float weight = 0;
@@ -202,16 +138,47 @@ __global__ void __launch_bounds__(kGemvThreads, 2) contract_experts(MoeDecodeArg
     }
     put_digits<1>(digits, quad, 0, x, valid, weight);
   }
+}
+
+// grid (H / 16, T): a block owns a unit of the output.
+__global__ void __launch_bounds__(kGemvThreads, 2) contract_experts(MoeDecodeArgs a) {
+  LILY_DYNAMIC_SHARED(memory);
+  __shared__ float partial[kGemvWarps * kUnitRows];
+  __shared__ Choice choice;
+  __shared__ Item items[kMostItems];
+  __shared__ float share;
+  const int unit = static_cast<int>(blockIdx.x);
+  const int row = static_cast<int>(blockIdx.y);
+  const int warp = static_cast<int>(threadIdx.x >> 5);
+  const int lane = static_cast<int>(threadIdx.x & 31);
+  const Digits digits = digits_at<1>(memory, a.experts_per_token * a.experts_out.groups + a.shared_out.groups);
+
+  const float* logits = a.logits + static_cast<std::int64_t>(row) * a.logits_stride;
+  if (warp == 0) choose(logits, a.experts, a.experts_per_token, choice);
+  if (threadIdx.x == 32) share = sigmoid(__ldcg(logits + a.shared_gate));
+  __syncthreads();
+  const int count = a.experts_per_token * a.experts_out.steps() + a.shared_out.steps();
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += kGemvThreads) items[i] = item_at(a, choice, unit, i);
+  __syncthreads();
+  UnitLoads loads;
+  const auto load = [&](int slot, int index) {
+    if (index < count) loads.load(slot, UnitPointers(items[index].block, unit, 0), 0);
+  };
+#pragma unroll
+  for (int slot = 0; slot < kLoads; ++slot) load(slot, warp + slot * kGemvWarps);
+  wait_for_previous();
+  let_next_start();
+  weighted_digits(a, digits, choice, share, row);
   __syncthreads();
 
   UnitSums<1> sums;
-  for (int index = warp; index < items; index += 4 * kGemvWarps) {
+  for (int index = warp; index < count; index += kLoads * kGemvWarps) {
 #pragma unroll
-    for (int slot = 0; slot < 4; ++slot) {
+    for (int slot = 0; slot < kLoads; ++slot) {
       const int here = index + slot * kGemvWarps;
-      if (here < items)
-        add_step<1>(sums, loads.codes[slot], loads.affine[slot], digits, item_at(a, choice, unit, here).group);
-      load(slot, here + 4 * kGemvWarps);
+      if (here < count)
+        add_step<1>(sums, loads.codes[slot], loads.affine[slot], LaneDigits<1>(digits, items[here].group), 0);
+      load(slot, here + kLoads * kGemvWarps);
     }
   }
   if ((lane & 3) == 0) {
@@ -230,15 +197,10 @@ __global__ void __launch_bounds__(kGemvThreads, 2) contract_experts(MoeDecodeArg
 
 template <int kTokens>
 void launch_route(const Launch& where, const MoeDecodeArgs& a) {
-  static const bool allowed = [&] {
-    allow_shared(route_and_share<kTokens>, static_cast<std::size_t>(where.device->shared_bytes) - 16384);
-    return true;
-  }();
-  (void)allowed;
   const int router_blocks = a.router.pairs();
   const dim3 grid(static_cast<unsigned>(router_blocks + a.shared_in.pairs()),
                   static_cast<unsigned>((a.rows + kTokens - 1) / kTokens));
-  launch(where, true, route_and_share<kTokens>, grid, kGemvThreads, digits_bytes(a.router.groups, kTokens), a,
+  launch<route_and_share<kTokens>>(where, true, grid, kGemvThreads, digits_bytes(a.router.groups, kTokens), a,
          router_blocks);
 }
 
@@ -254,10 +216,10 @@ void moe_decode(const Launch& where, const MoeDecodeArgs& a) {
   }
   const auto rows = static_cast<unsigned>(a.rows);
   const auto experts = static_cast<unsigned>(a.experts_per_token);
-  launch(where, true, expand_experts, dim3(static_cast<unsigned>(a.experts_in.pairs()), experts, rows), kGemvThreads,
+  launch<expand_experts>(where, true, dim3(static_cast<unsigned>(a.experts_in.pairs()), experts, rows), kGemvThreads,
          digits_bytes(a.experts_in.groups, 1), a);
   const int groups = a.experts_per_token * a.experts_out.groups + a.shared_out.groups;
-  launch(where, true, contract_experts, dim3(static_cast<unsigned>(a.experts_out.pairs() * 2), rows), kGemvThreads,
+  launch<contract_experts>(where, true, dim3(static_cast<unsigned>(a.experts_out.pairs() * 2), rows), kGemvThreads,
          digits_bytes(groups, 1), a);
 }
 

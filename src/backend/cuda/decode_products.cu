@@ -11,7 +11,6 @@ __global__ void __launch_bounds__(kGemvThreads, kTokens > 4 ? 1 : 2) normed_prod
   LILY_DYNAMIC_SHARED(memory);
   __shared__ float partial[Products<kTokens, kSplits, false>::kPartialFloats];
   __shared__ float inverse_rms[kTokens];
-  __shared__ float scratch[kGemvWarps];
   const Digits digits = digits_at<kTokens>(memory, a.matrix.groups);
   Products<kTokens, kSplits, false> products(a.matrix, 0, static_cast<int>(blockIdx.x),
                                              static_cast<int>(gridDim.x));
@@ -30,7 +29,8 @@ __global__ void __launch_bounds__(kGemvThreads, kTokens > 4 ? 1 : 2) normed_prod
       rows[t] = a.residual + static_cast<std::int64_t>(source) * hidden;
     }
   }
-  normed_digits<kTokens>(digits, rows, a.gain, hidden, a.eps, inverse_rms, scratch);
+  normed_digits<kTokens>(digits, rows, a.gain, hidden, a.eps, inverse_rms);
+  if (kSplits == 1) __syncthreads();  // there is none before the results
   products.run(digits, partial, [&](int unit, int row, int token, float value) {
     const int channel = unit_channel(unit, row);
     if (channel < a.out_limit && first + token < a.rows)
@@ -41,16 +41,11 @@ __global__ void __launch_bounds__(kGemvThreads, kTokens > 4 ? 1 : 2) normed_prod
 template <int kTokens, int kSplits>
 void launch_normed(const Launch& where, const NormedProductArgs& a, int most_blocks) {
   const std::size_t shared = digits_bytes(a.matrix.groups, kTokens);
-  static const bool allowed = [&] {
-    allow_shared(normed_product<kTokens, kSplits>, static_cast<std::size_t>(where.device->shared_bytes) - 16384);
-    return true;
-  }();
-  (void)allowed;
   constexpr int kUnits = kGemvWarps / kSplits;
   const int blocks = (a.matrix.pairs() * 2 + kUnits - 1) / kUnits;
   const dim3 grid(static_cast<unsigned>(blocks < most_blocks ? blocks : most_blocks),
                   static_cast<unsigned>((a.rows + kTokens - 1) / kTokens));
-  launch(where, true, normed_product<kTokens, kSplits>, grid, kGemvThreads, shared, a);
+  launch<normed_product<kTokens, kSplits>>(where, true, grid, kGemvThreads, shared, a);
 }
 
 template <int kSplits>
@@ -113,14 +108,9 @@ __global__ void __launch_bounds__(kGemvThreads, kTokens > 4 ? 1 : 2) out_product
 
 template <int kTokens>
 void launch_out(const Launch& where, const OutProductArgs& a) {
-  static const bool allowed = [&] {
-    allow_shared(out_product_kernel<kTokens>, static_cast<std::size_t>(where.device->shared_bytes) - 16384);
-    return true;
-  }();
-  (void)allowed;
   const dim3 grid(static_cast<unsigned>(a.matrix.pairs() * 2),
                   static_cast<unsigned>((a.rows + kTokens - 1) / kTokens));
-  launch(where, true, out_product_kernel<kTokens>, grid, kGemvThreads,
+  launch<out_product_kernel<kTokens>>(where, true, grid, kGemvThreads,
          digits_bytes(a.matrix.groups, kTokens), a);
 }
 
@@ -134,8 +124,8 @@ void head(const Launch& where, const NormedProductArgs& a) {
   by_rows<1>(where, a, (a.rows > 4 ? 1 : 2) * where.device->multiprocessors);
 }
 void router_logits(const Launch& where, const NormedProductArgs& a) {
-  // A block takes eight rows and every unit of the router.
-  launch_normed<8, 1>(where, a, 1);
+  // A block takes eight rows and every unit of the router, eight units at a time.
+  launch_normed<8, 2>(where, a, 1);
 }
 void out_product(const Launch& where, const OutProductArgs& a) {
   if (a.rows <= 1) return launch_out<1>(where, a);

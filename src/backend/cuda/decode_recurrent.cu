@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(kThreads) delta_decode_kernel(DeltaDecodeArgs 
 void delta_decode(const Launch& where, const DeltaDecodeArgs& a) {
   const dim3 grid(kLinearDim / kColumns, static_cast<unsigned>(a.value_heads),
                   static_cast<unsigned>(a.rows.count));
-  launch(where, true, delta_decode_kernel, grid, kThreads, 0, a);
+  launch<delta_decode_kernel>(where, true, grid, kThreads, 0, a);
 }
 
 }  // namespace lily::cuda

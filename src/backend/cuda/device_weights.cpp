@@ -123,6 +123,9 @@ Result<void> check_supported(const ModelWeights& weights) {
   LILY_TRY_VOID(limit("query heads a KV head", s.kv_heads > 0 ? s.query_heads / s.kv_heads : 0, kMaxQueryGroup));
   LILY_TRY_VOID(limit("experts", s.experts, kMaxExperts));
   LILY_TRY_VOID(limit("experts a token", s.experts_per_token, kMaxExpertsPerToken));
+  // Steps of 64 inputs, in two planes at worst, that one output of the second matrices sums.
+  LILY_TRY_VOID(limit("inputs of the chosen experts together", s.experts_per_token * s.expert_width + s.shared_width,
+                      kMostContracted));
   return {};
 }
 

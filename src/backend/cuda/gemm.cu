@@ -81,7 +81,7 @@ void launch_gemm(const Launch& where, const GemmArgs& a) {
   const int halves = (a.matrix.pairs() + 3) / 4;
   const std::int64_t work = static_cast<std::int64_t>(a.most_tiles) * halves;
   const int blocks = 6 * where.device->multiprocessors;
-  launch(where, false, gemm_kernel<kOut>, dim3(static_cast<unsigned>(work < blocks ? work : blocks)), kThreads, 0, a);
+  launch<gemm_kernel<kOut>>(where, false, dim3(static_cast<unsigned>(work < blocks ? work : blocks)), kThreads, 0, a);
 }
 
 }  // namespace

@@ -18,8 +18,7 @@ inline constexpr int kUnitRows = 16;
 /// Quantised activations of kTokens rows in shared memory.
 struct Digits {
   std::uint32_t* words;  ///< [group][column = 2 token + digit][c 4][k16 step 4], inputs as in a packed word
-  float* scale;          ///< [group][token]
-  float* sum;            ///< [group][token]: sum of the quantised inputs
+  float2* affine;        ///< [group][token]: what 254 d1 + d2 is multiplied by; 256 times the inputs' sum
 };
 constexpr std::size_t digits_bytes(int groups, int tokens) {
   return static_cast<std::size_t>(groups) * static_cast<std::size_t>(tokens) * (2 * 64 + 8);
@@ -28,8 +27,7 @@ template <int kTokens>
 __device__ Digits digits_at(std::uint8_t* memory, int groups) {
   Digits d;
   d.words = reinterpret_cast<std::uint32_t*>(memory);
-  d.scale = reinterpret_cast<float*>(memory + groups * kTokens * 128);
-  d.sum = d.scale + groups * kTokens;
+  d.affine = reinterpret_cast<float2*>(memory + groups * kTokens * 128);
   return d;
 }
 
@@ -77,36 +75,44 @@ __device__ void put_digits(const Digits& d, int quad, int token, float4 x, bool 
   d.words[at] = first;
   d.words[at + 16] = second;
   if ((quad & 15) == 0) {
-    const float scale = largest * (1.0F / 127.0F) * factor;
-    d.scale[group * kTokens + token] = scale;
-    d.sum[group * kTokens + token] = scale * (1.0F / 254.0F) * static_cast<float>(sum);
+    const float scale = largest * (1.0F / (127.0F * 254.0F)) * factor;
+    d.affine[group * kTokens + token] = make_float2(scale, scale * static_cast<float>(sum) * (1.0F / kBiasFactor));
   }
 }
 
-/// gain * x of kTokens rows as digits; their RMS factors, which the products are to be multiplied by, in
-/// `inverse_rms` [kTokens]. Ends with a barrier.
+/// gain * x of kTokens rows as digits; the RMS factors, which the products are to be multiplied by, go to
+/// `inverse_rms` [kTokens], to be read after the next barrier. Ends with a barrier for the digits.
 template <int kTokens>
 __device__ void normed_digits(const Digits& d, const float* const (&rows)[kTokens], const float* gain, int hidden,
-                              float eps, float* inverse_rms, float* scratch) {
+                              float eps, float* inverse_rms) {
+  __shared__ float squares[kTokens][kGemvWarps];
   const int quads = hidden / 4;
+  const int lane = static_cast<int>(threadIdx.x & 31);
+  const int warp = static_cast<int>(threadIdx.x >> 5);
+#pragma unroll 2
   for (int token = 0; token < kTokens; ++token) {
     float square = 0;
-    for (int base = static_cast<int>(threadIdx.x & ~31U); base < quads; base += kGemvThreads) {
-      const int quad = base + static_cast<int>(threadIdx.x & 31);
+    for (int base = warp * 32; base < quads; base += kGemvThreads) {
+      const int quad = base + lane;
       const bool valid = quad < quads;
       float4 x = make_float4(0, 0, 0, 0);
       if (valid && rows[token] != nullptr) {
+        const float4 w = load_quad(gain, quad);
         x = load_quad(rows[token], quad);
         square = add_squares(square, x);
-        const float4 w = load_quad(gain, quad);
         x = make_float4(x.x * w.x, x.y * w.y, x.z * w.z, x.w * w.w);
       }
       put_digits<kTokens>(d, quad, token, x, valid);
     }
-    const float total = block_sum(square, scratch);
-    if (threadIdx.x == 0) inverse_rms[token] = rsqrtf(total / static_cast<float>(hidden) + eps);
+    square = warp_sum(square);
+    if (lane == 0) squares[token][warp] = square;
   }
   __syncthreads();
+  if (threadIdx.x < kTokens) {
+    float total = 0;
+    for (int w = 0; w < kGemvWarps; ++w) total += squares[threadIdx.x][w];
+    inverse_rms[threadIdx.x] = rsqrtf(total / static_cast<float>(hidden) + eps);
+  }
 }
 
 /// Sums of a lane: rows g and g + 8 of a unit, token c (and 4 + c).
@@ -117,55 +123,74 @@ struct UnitSums {
   float high[kColumns] = {};
 };
 
-/// One step of 64 inputs of one unit.
+/// A lane's view of the digits of one group, and how far the next group's are.
 template <int kTokens>
-__device__ __forceinline__ void add_step(UnitSums<kTokens>& sums, uint4 codes, uint2 affine, const Digits& d,
-                                         int group) {
-  constexpr std::uint32_t kNibbles = 0x0f0f0f0fU;
+struct LaneDigits {
+  static constexpr int kWordStride = 2 * kTokens * 16;
+  const std::uint32_t* words;
+  const float2* affine;
+
+  __device__ LaneDigits(const Digits& d, int group) {
+    const int lane = static_cast<int>(threadIdx.x & 31);
+    words = d.words + group * kWordStride + lane * 4;  // column g, quad c: 16 g + 4 c words
+    affine = d.affine + group * kTokens + (lane & 3);
+  }
+};
+
+/// One step of 64 inputs of one unit; its digits are `ahead` groups behind `d`.
+template <int kTokens>
+__device__ __forceinline__ void add_step(UnitSums<kTokens>& sums, uint4 codes, uint2 affine, const LaneDigits<kTokens>& d,
+                                         int ahead) {
+  // Row g + 8's codes stay in the high nibbles, sixteen times too large: their scale is stored for that.
+  constexpr std::uint32_t kLow = 0x0f0f0f0fU;
+  constexpr std::uint32_t kHigh = 0xf0f0f0f0U;
+  static_assert(kScaleLow == 16.0F * kScaleHigh);
   const int lane = static_cast<int>(threadIdx.x & 31);
   const int g = lane >> 2;
-  const int c = lane & 3;
-  const std::uint32_t first[4] = {codes.x & kNibbles, (codes.x >> 4) & kNibbles, codes.y & kNibbles,
-                                  (codes.y >> 4) & kNibbles};
-  const std::uint32_t second[4] = {codes.z & kNibbles, (codes.z >> 4) & kNibbles, codes.w & kNibbles,
-                                   (codes.w >> 4) & kNibbles};
-  const float s_low = bf16_low(affine.x) * (1.0F / kScaleLow);
-  const float b_low = bf16_high(affine.x) * (1.0F / kBiasFactor);
-  const float s_high = bf16_low(affine.y) * (1.0F / kScaleHigh);
-  const float b_high = bf16_high(affine.y) * (1.0F / kBiasFactor);
+  const std::uint32_t first[4] = {codes.x & kLow, codes.x & kHigh, codes.y & kLow, codes.y & kHigh};
+  const std::uint32_t second[4] = {codes.z & kLow, codes.z & kHigh, codes.w & kLow, codes.w & kHigh};
+  const float s_low = __fmul_rn(bf16_low(affine.x), 1.0F / kScaleLow);
+  const float s_high = __fmul_rn(bf16_low(affine.y), 1.0F / kScaleLow);
 #pragma unroll
   for (int n = 0; n < UnitSums<kTokens>::kColumns; ++n) {
     uint4 b = make_uint4(0, 0, 0, 0);
     if (n * 8 + g < 2 * kTokens)
-      b = *reinterpret_cast<const uint4*>(d.words + ((group * 2 * kTokens + n * 8 + g) * 4 + c) * 4);
-    int product[4] = {0, 0, 0, 0};
+      b = *reinterpret_cast<const uint4*>(d.words + ahead * LaneDigits<kTokens>::kWordStride + n * 128);
+    float2 scale = make_float2(0, 0);
+    if (n * 4 + (lane & 3) < kTokens) scale = d.affine[ahead * kTokens + n * 4];
+    int product[4] = {0, 0, 0, 0};  // row g: digits 1 and 2 of token c; row g + 8 the same
     mma_u8s8(product, first, b.x, b.y);
     mma_u8s8(product, second, b.z, b.w);
-    const int token = n * 4 + c;
-    float scale = 0;
-    float sum = 0;
-    if (token < kTokens) {
-      scale = d.scale[group * kTokens + token];
-      sum = d.sum[group * kTokens + token];
-    }
-    const float low = __fmaf_rn(static_cast<float>(product[1]), 1.0F / 254.0F, static_cast<float>(product[0]));
-    const float high = __fmaf_rn(static_cast<float>(product[3]), 1.0F / 254.0F, static_cast<float>(product[2]));
-    sums.low[n] = __fmaf_rn(s_low, __fmul_rn(scale, low), __fmaf_rn(b_low, sum, sums.low[n]));
-    sums.high[n] = __fmaf_rn(s_high, __fmul_rn(scale, high), __fmaf_rn(b_high, sum, sums.high[n]));
+    const float low = static_cast<float>(product[0] * 254 + product[1]);
+    const float high = static_cast<float>(product[2] * 254 + product[3]);
+    sums.low[n] = __fmaf_rn(s_low, __fmul_rn(scale.x, low), __fmaf_rn(bf16_high(affine.x), scale.y, sums.low[n]));
+    sums.high[n] = __fmaf_rn(s_high, __fmul_rn(scale.x, high), __fmaf_rn(bf16_high(affine.y), scale.y, sums.high[n]));
   }
 }
 
-/// The steps [begin, end) of a lane's share of one unit, four loads ahead.
-struct UnitLoads {
-  uint4 codes[4];
-  uint2 affine[4];
+/// Where a lane's codes and affine of a unit lie, of one step.
+struct UnitPointers {
+  const std::uint8_t* codes;
+  const std::uint8_t* affine;
 
-  /// Loads step `step` of the unit whose block of step 0 is `tile`.
-  __device__ __forceinline__ void load(int slot, const std::uint8_t* tile, int unit, int step) {
+  /// `tile`: the unit's block of step 0.
+  __device__ UnitPointers(const std::uint8_t* tile, int unit, int step) {
     const int lane = static_cast<int>(threadIdx.x & 31);
-    const std::uint8_t* block = tile + static_cast<std::int64_t>(step) * kBlockBytes;
-    codes[slot] = load_weights16(block + unit_offset(unit) + lane * 16);
-    affine[slot] = load_weights8(block + kBlockCodes + unit_offset(unit) / 8 + (lane >> 2) * 8);
+    const std::uint8_t* block = tile + step * kBlockBytes;
+    codes = block + unit_offset(unit) + lane * 16;
+    affine = block + kBlockCodes + unit_offset(unit) / 8 + (lane >> 2) * 8;
+  }
+};
+
+inline constexpr int kLoads = 4;  ///< steps that a lane has under way
+/// The steps that are under way.
+struct UnitLoads {
+  uint4 codes[kLoads];
+  uint2 affine[kLoads];
+
+  __device__ __forceinline__ void load(int slot, const UnitPointers& p, int ahead) {
+    codes[slot] = load_weights16(p.codes + ahead * kBlockBytes);
+    affine[slot] = load_weights8(p.affine + ahead * kBlockBytes);
   }
 };
 
@@ -184,33 +209,30 @@ class Products {
         groups_(matrix.groups),
         units_(matrix.pairs() * 2),
         stride_(blocks * kUnits),
-        warp_(static_cast<int>(threadIdx.x >> 5)),
         base_(block * kUnits) {
-    const int split = warp_ % kSplits;
+    const int warp = static_cast<int>(threadIdx.x >> 5);
+    const int split = warp % kSplits;
     begin_ = matrix.steps() * split / kSplits;
     end_ = matrix.steps() * (split + 1) / kSplits;
+    in_block_ = warp / kSplits;
   }
 
-  __device__ __forceinline__ void prefetch() {
-#pragma unroll
-    for (int slot = 0; slot < 4; ++slot) load(slot, base_ + warp_ / kSplits, begin_ + slot);
-  }
+  __device__ __forceinline__ void prefetch() { load_batch(base_ + in_block_, begin_); }
 
   template <class Put>
   __device__ __forceinline__ void run(const Digits& digits, float* partial, Put&& put) {
     for (int base = base_; base < units_; base += stride_) {
-      const int unit = base + warp_ / kSplits;
+      const int unit = base + in_block_;
       UnitSums<kTokens> sums;
-      for (int step = begin_; step < end_; step += 4) {
-        const bool last = step + 4 >= end_;
-#pragma unroll
-        for (int slot = 0; slot < 4; ++slot) {
-          if (step + slot < end_) {
-            const int here = step + slot;  // the second plane has the same inputs
-            add_step<kTokens>(sums, loads_.codes[slot], loads_.affine[slot], digits,
-                              here < groups_ ? here : here - groups_);
-          }
-          load(slot, last ? unit + stride_ : unit, (last ? begin_ : step + 4) + slot);
+      for (int step = begin_; step < end_; step += kLoads) {
+        const bool last = step + kLoads >= end_;
+        // A batch lies in one plane or is taken step by step: planes are as long as batches are, or shorter.
+        const int group = step < groups_ ? step : step - groups_;
+        if (step + kLoads <= end_ && group + kLoads <= groups_) {
+          add_batch(sums, LaneDigits<kTokens>(digits, group), last ? unit + stride_ : unit, last ? begin_ : step + kLoads);
+        } else {
+          add_tail(sums, digits, step);
+          load_batch(last ? unit + stride_ : unit, last ? begin_ : step + kLoads);
         }
       }
       finish(sums, base, unit, partial, put);
@@ -218,9 +240,42 @@ class Products {
   }
 
  private:
-  __device__ __forceinline__ void load(int slot, int unit, int step) {
-    if (unit < units_ && step < end_) {
-      loads_.load(slot, first_ + (unit >> 4) * tile_bytes_, unit, step);
+  __device__ __forceinline__ UnitPointers pointers(int unit, int step) const {
+    return UnitPointers(first_ + (unit >> 4) * tile_bytes_, unit, step);
+  }
+  __device__ __forceinline__ void load_batch(int unit, int step) {
+    if (unit >= units_) return;
+    const UnitPointers next = pointers(unit, step);
+#pragma unroll
+    for (int slot = 0; slot < kLoads; ++slot) {
+      if (step + slot < end_) loads_.load(slot, next, slot);
+    }
+  }
+  // All of a batch; each register is filled again as soon as it has been used.
+  __device__ __forceinline__ void add_batch(UnitSums<kTokens>& sums, const LaneDigits<kTokens>& digits, int next_unit,
+                                            int next_step) {
+    if (next_unit < units_ && next_step + kLoads <= end_) {
+      const UnitPointers next = pointers(next_unit, next_step);
+#pragma unroll
+      for (int slot = 0; slot < kLoads; ++slot) {
+        add_step<kTokens>(sums, loads_.codes[slot], loads_.affine[slot], digits, slot);
+        loads_.load(slot, next, slot);
+      }
+    } else {
+#pragma unroll
+      for (int slot = 0; slot < kLoads; ++slot)
+        add_step<kTokens>(sums, loads_.codes[slot], loads_.affine[slot], digits, slot);
+      load_batch(next_unit, next_step);
+    }
+  }
+  __device__ __forceinline__ void add_tail(UnitSums<kTokens>& sums, const Digits& digits, int step) {
+#pragma unroll
+    for (int slot = 0; slot < kLoads; ++slot) {
+      const int here = step + slot;
+      if (here < end_) {
+        const LaneDigits<kTokens> d(digits, here < groups_ ? here : here - groups_);
+        add_step<kTokens>(sums, loads_.codes[slot], loads_.affine[slot], d, 0);
+      }
     }
   }
 
@@ -239,11 +294,12 @@ class Products {
         }
       }
     } else {
+      const int warp = static_cast<int>(threadIdx.x >> 5);
 #pragma unroll
       for (int n = 0; n < UnitSums<kTokens>::kColumns; ++n) {
         const int token = n * 4 + (lane & 3);
         if (token < kTokens) {
-          float* p = partial + (warp_ * kTokens + token) * kUnitRows;
+          float* p = partial + (warp * kTokens + token) * kUnitRows;
           p[g] = sums.low[n];
           p[g + 8] = sums.high[n];
         }
@@ -263,7 +319,7 @@ class Products {
           if (base + index < units_) put(base + index, row, token, total(partial, index, token, row));
         }
       }
-      __syncthreads();
+      if (base + stride_ < units_) __syncthreads();  // before `partial` is written again
     }
   }
 
@@ -280,8 +336,8 @@ class Products {
   int groups_;
   int units_;
   int stride_;
-  int warp_;
   int base_;
+  int in_block_ = 0;
   int begin_ = 0;
   int end_ = 0;
   UnitLoads loads_;

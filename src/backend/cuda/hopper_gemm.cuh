@@ -318,12 +318,7 @@ __global__ void __launch_bounds__(kThreads, 1) gemm_kernel(const __grid_constant
 
 template <GemmOut kOut, TileSet kSet>
 void launch_set(const Launch& where, const GemmArgs& a) {
-  static const bool allowed = [] {
-    allow_shared(gemm_kernel<kOut, kSet>, kSharedBytes);
-    return true;
-  }();
-  (void)allowed;
-  launch(where, false, gemm_kernel<kOut, kSet>, dim3(static_cast<unsigned>(where.device->multiprocessors)), kThreads,
+  launch<gemm_kernel<kOut, kSet>>(where, false, dim3(static_cast<unsigned>(where.device->multiprocessors)), kThreads,
          kSharedBytes, a);
 }
 template <GemmOut kOut>

@@ -34,6 +34,7 @@ inline constexpr int kConvRing = 4;        ///< rows before the convolution that
 inline constexpr int kMaxQueryGroup = 8;   ///< query heads a KV head
 inline constexpr int kMaxExpertsPerToken = 16;
 inline constexpr int kMaxExperts = 512;
+inline constexpr int kMostContracted = 512 * 64;  ///< inputs of the chosen and shared experts together
 inline constexpr int kAttentionSplits = 64;  ///< ranges of K/V rows that a decoding row's attention is cut into
 
 /// Rows of a step as the kernels see them.

@@ -7,23 +7,34 @@
 
 namespace lily::cuda {
 
-/// Shared memory beyond 48 KB must be asked for once a kernel.
-template <class... Params>
-void allow_shared(void (*kernel)(Params...), std::size_t bytes) {
-  note_error(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                                  cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
-             "cudaFuncSetAttribute");
+#ifndef LILY_CUDA_EMULATED
+/// Once a kernel: as much dynamic shared memory as the card has; and for kernels that overlap the same division
+/// between shared memory and L1, without which two of them could not run side by side on a multiprocessor.
+template <auto kKernel>
+bool prepare(const Device& device, bool overlapped) {
+  const void* kernel = reinterpret_cast<const void*>(kKernel);
+  cudaFuncAttributes attributes{};
+  note_error(cudaFuncGetAttributes(&attributes, kernel), "cudaFuncGetAttributes");
+  const int dynamic = device.shared_bytes - static_cast<int>(attributes.sharedSizeBytes);
+  note_error(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, dynamic), "cudaFuncSetAttribute");
+  if (overlapped) {
+    note_error(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared),
+               "cudaFuncSetAttribute");
+  }
+  return true;
 }
+#endif
 
 /// `overlapped`: the kernel begins with wait_for_previous() and may start before its predecessor has ended.
-template <class... Params>
-void launch(const Launch& where, bool overlapped, void (*kernel)(Params...), dim3 grid, unsigned threads,
-            std::size_t shared, const Params&... args) {
+template <auto kKernel, class... Args>
+void launch(const Launch& where, bool overlapped, dim3 grid, unsigned threads, std::size_t shared, const Args&... args) {
 #ifdef LILY_CUDA_EMULATED
   (void)where;
   (void)overlapped;
-  emulator::run(grid, threads, shared, [&] { kernel(args...); });
+  emulator::run(grid, threads, shared, [&] { kKernel(args...); });
 #else
+  static const bool prepared = prepare<kKernel>(*where.device, overlapped);
+  (void)prepared;
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute.val.programmaticStreamSerializationAllowed = 1;
@@ -34,7 +45,7 @@ void launch(const Launch& where, bool overlapped, void (*kernel)(Params...), dim
   config.stream = where.stream;
   config.attrs = &attribute;
   config.numAttrs = overlapped && where.device->overlap ? 1 : 0;
-  note_error(cudaLaunchKernelEx(&config, kernel, args...), "kernel launch");
+  note_error(cudaLaunchKernelEx(&config, kKernel, args...), "kernel launch");
 #endif
 }
 

@@ -252,15 +252,10 @@ __global__ void __launch_bounds__(kThreads, 1) attend_tile(AttentionPrefillArgs 
 }  // namespace
 
 void attention_prefill(const Launch& where, const AttentionPrefillArgs& a) {
-  static const bool allowed = [] {
-    allow_shared(attend_tile, kShared);
-    return true;
-  }();
-  (void)allowed;
-  launch(where, false, prepare_rows, dim3(static_cast<unsigned>(a.rows.count)), kThreads, 0, a);
+  launch<prepare_rows>(where, false, dim3(static_cast<unsigned>(a.rows.count)), kThreads, 0, a);
   const int group = a.query_heads / a.cache.kv_heads;
   const int tiles = (a.longest_segment * group + kTileRows - 1) / kTileRows;
-  launch(where, false, attend_tile,
+  launch<attend_tile>(where, false,
          dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(a.cache.kv_heads), static_cast<unsigned>(a.segment_count)),
          kThreads, kShared, a);
 }

@@ -1,5 +1,6 @@
 // Which rows go to which expert, found on the device; tiles of rows for the grouped products; and the weighted
 // sum of what the experts return.
+#include "backend/cuda/choose_experts.cuh"
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/ptx.cuh"
 #include "backend/cuda/tiles.h"
@@ -9,58 +10,18 @@ namespace {
 
 constexpr int kRouteWarps = 8;
 
-// A warp a row: the K largest logits, lowest index first among equals, and the softmax over them.
+// A warp a row.
 __global__ void __launch_bounds__(kRouteWarps * 32) choose_kernel(RouteArgs a) {
-  constexpr int kPerLane = kMaxExperts / 32;
   const int row = static_cast<int>(blockIdx.x) * kRouteWarps + static_cast<int>(threadIdx.x >> 5);
   const int lane = static_cast<int>(threadIdx.x & 31);
   if (row >= a.rows) return;
-  float mine[kPerLane];
-#pragma unroll
-  for (int i = 0; i < kPerLane; ++i) {
-    const int expert = i * 32 + lane;
-    mine[i] = expert < a.experts ? a.logits[static_cast<std::int64_t>(row) * a.stride + expert] : -INFINITY;
-  }
-  float largest = 0;
-  float total = 0;
-  float my_weight = 0;
-  int my_expert = 0;
-  for (int n = 0; n < a.experts_per_token; ++n) {
-    float best = -INFINITY;
-    int index = kMaxExperts;
-#pragma unroll
-    for (int i = 0; i < kPerLane; ++i) {
-      if (mine[i] > best) {
-        best = mine[i];
-        index = i * 32 + lane;
-      }
-    }
-    for (int d = 16; d > 0; d >>= 1) {
-      const float other = __shfl_xor_sync(0xffffffffU, best, d);
-      const int other_index = __shfl_xor_sync(0xffffffffU, index, d);
-      if (other > best || (other == best && other_index < index)) {
-        best = other;
-        index = other_index;
-      }
-    }
-    if (index >= a.experts) index = 0;  // logits that are not numbers: any expert will do
-#pragma unroll
-    for (int i = 0; i < kPerLane; ++i) {
-      if (i * 32 + lane == index) mine[i] = -INFINITY;
-    }
-    if (n == 0) largest = best;
-    const float weight = __expf(best - largest);
-    total += weight;
-    if (lane == n) {
-      my_weight = weight;
-      my_expert = index;
-    }
-  }
+  const Chosen chosen =
+      choose_experts(a.logits + static_cast<std::int64_t>(row) * a.stride, a.experts, a.experts_per_token);
   if (lane < a.experts_per_token) {
     const int at = row * a.experts_per_token + lane;
-    a.chosen[at] = my_expert;
-    a.weight[at] = my_weight / total;
-    a.place[at] = atomicAdd(a.counts + my_expert, 1);
+    a.chosen[at] = chosen.expert;
+    a.weight[at] = chosen.weight;
+    a.place[at] = atomicAdd(a.counts + chosen.expert, 1);
   }
 }
 
@@ -171,18 +132,18 @@ void route(const Launch& where, const RouteArgs& a) {
   note_error(cudaMemsetAsync(a.counts, 0, sizeof(int) * static_cast<std::size_t>(a.experts), where.stream),
              "cudaMemsetAsync");
   const auto rows = static_cast<unsigned>(a.rows);
-  launch(where, false, choose_kernel, dim3((rows + kRouteWarps - 1) / kRouteWarps), kRouteWarps * 32, 0, a);
+  launch<choose_kernel>(where, false, dim3((rows + kRouteWarps - 1) / kRouteWarps), kRouteWarps * 32, 0, a);
   const unsigned blocks = (rows * static_cast<unsigned>(a.experts_per_token) + kMaxExperts - 1) / kMaxExperts;
-  launch(where, false, place_kernel, dim3(blocks), kMaxExperts, 0, a);
+  launch<place_kernel>(where, false, dim3(blocks), kMaxExperts, 0, a);
 }
 void list_tiles(const Launch& where, const TileListArgs& a) {
-  launch(where, false, tiles_kernel, dim3(1), kTileThreads, 0, a);
+  launch<tiles_kernel>(where, false, dim3(1), kTileThreads, 0, a);
 }
 int most_tiles(int rows, int experts) {
   return rows / 16 + experts + 1;
 }
 void combine(const Launch& where, const CombineArgs& a) {
-  launch(where, false, combine_kernel, dim3(static_cast<unsigned>(a.rows)), kCombineThreads, 0, a);
+  launch<combine_kernel>(where, false, dim3(static_cast<unsigned>(a.rows)), kCombineThreads, 0, a);
 }
 
 }  // namespace lily::cuda

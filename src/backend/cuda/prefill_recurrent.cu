@@ -238,11 +238,11 @@ void delta_prefill(const Launch& where, const DeltaPrefillArgs& a) {
   const auto rows = static_cast<unsigned>(a.rows.count);
   const auto segments = static_cast<unsigned>(a.segment_count);
   const auto channels = static_cast<unsigned>((2 * a.key_heads + a.value_heads) * kLinearDim);
-  launch(where, false, convolve_rows, dim3(rows), kRowThreads, 0, a);
-  launch(where, false, keep_rows, dim3(segments, (channels + kRowThreads - 1) / kRowThreads), kRowThreads, 0, a);
-  launch(where, false, scan_rows, dim3(kLinearDim / kColumns, static_cast<unsigned>(a.value_heads), segments), kScanThreads, 0,
+  launch<convolve_rows>(where, false, dim3(rows), kRowThreads, 0, a);
+  launch<keep_rows>(where, false, dim3(segments, (channels + kRowThreads - 1) / kRowThreads), kRowThreads, 0, a);
+  launch<scan_rows>(where, false, dim3(kLinearDim / kColumns, static_cast<unsigned>(a.value_heads), segments), kScanThreads, 0,
          a);
-  launch(where, false, gated_norm, dim3(rows), kRowThreads, 0, a);
+  launch<gated_norm>(where, false, dim3(rows), kRowThreads, 0, a);
 }
 
 }  // namespace lily::cuda

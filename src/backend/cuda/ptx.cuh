@@ -41,6 +41,10 @@ __device__ __forceinline__ uint2 load_weights8(const void* p) {
   return v;
 }
 
+__device__ __forceinline__ void prefetch_l2(const void* p) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+}
+
 // c += a b, unsigned codes [16 x 32] times signed digits [32 x 8].
 __device__ __forceinline__ void mma_u8s8(int (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
                                          std::uint32_t b1) {

@@ -102,14 +102,14 @@ __global__ void __launch_bounds__(kArgmaxBlocks) argmax_join(ArgmaxArgs a) {
 }  // namespace
 
 void embed(const Launch& where, const EmbedArgs& a) {
-  launch(where, true, embed_kernel, dim3(static_cast<unsigned>(a.rows.count)), 256, 0, a);
+  launch<embed_kernel>(where, true, dim3(static_cast<unsigned>(a.rows.count)), 256, 0, a);
 }
 void norm_rows(const Launch& where, const NormArgs& a) {
-  launch(where, false, norm_kernel, dim3(static_cast<unsigned>(a.rows)), kNormThreads, 0, a);
+  launch<norm_kernel>(where, false, dim3(static_cast<unsigned>(a.rows)), kNormThreads, 0, a);
 }
 void argmax(const Launch& where, const ArgmaxArgs& a) {
-  launch(where, true, argmax_parts, dim3(kArgmaxBlocks, static_cast<unsigned>(a.rows)), kArgmaxThreads, 0, a);
-  launch(where, true, argmax_join, dim3(static_cast<unsigned>(a.rows)), kArgmaxBlocks, 0, a);
+  launch<argmax_parts>(where, true, dim3(kArgmaxBlocks, static_cast<unsigned>(a.rows)), kArgmaxThreads, 0, a);
+  launch<argmax_join>(where, true, dim3(static_cast<unsigned>(a.rows)), kArgmaxBlocks, 0, a);
 }
 
 }  // namespace lily::cuda

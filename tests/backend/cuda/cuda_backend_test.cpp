@@ -170,7 +170,7 @@ TEST_F(CudaBackend, EqualBitsAloneAndInCompany) {
     Timeline mixed{.pages = {5, 1}, .slot = 3};
     Timeline company{.pages = {8, 9}, .slot = 2};
     Timeline other{.pages = {10, 11}, .slot = 5};
-    const auto noise = random_tokens(500, vocab, 9);
+    const auto noise = random_tokens(600, vocab, 9);
     const std::span<const TokenId> n(noise);
     std::size_t used = 0;
     std::size_t done = 0;

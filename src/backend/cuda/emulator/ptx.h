@@ -18,6 +18,8 @@ T load_aligned(const void* p) {
 inline uint4 load_weights16(const void* p) { return load_aligned<uint4>(p); }
 inline uint2 load_weights8(const void* p) { return load_aligned<uint2>(p); }
 
+inline void prefetch_l2(const void*) {}
+
 namespace emulator {
 inline std::uint64_t two(std::uint32_t low, std::uint32_t high) { return static_cast<std::uint64_t>(high) << 32 | low; }
 inline std::uint32_t word(const WarpValues& all, unsigned lane, unsigned i) {

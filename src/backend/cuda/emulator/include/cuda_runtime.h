@@ -86,6 +86,14 @@ template <class T>
 T __shfl_sync(unsigned, T v, int from) {
   return lily::cuda::emulator::shuffle(v, static_cast<unsigned>(from));
 }
+inline unsigned __reduce_max_sync(unsigned, unsigned v) {
+  for (unsigned d = 16; d > 0; d /= 2) v = std::max(v, __shfl_xor_sync(0, v, static_cast<int>(d)));
+  return v;
+}
+inline unsigned __reduce_min_sync(unsigned, unsigned v) {
+  for (unsigned d = 16; d > 0; d /= 2) v = std::min(v, __shfl_xor_sync(0, v, static_cast<int>(d)));
+  return v;
+}
 template <class T>
 T __ldcg(const T* p) {
   return *p;
@@ -114,7 +122,6 @@ using std::min;
 
 enum cudaError_t { cudaSuccess = 0, cudaErrorMemoryAllocation = 2, cudaErrorNoDevice = 100, cudaErrorNotSupported = 801 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3 };
-enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
 using cudaStream_t = struct EmulatedStream*;
 using cudaEvent_t = struct EmulatedEvent*;
@@ -179,7 +186,6 @@ inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) {
 inline cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
 inline cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
 inline cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
-inline cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return cudaSuccess; }
 inline cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) { return cudaErrorNotSupported; }
 inline cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t*) { return cudaErrorNotSupported; }
 inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t*, cudaGraph_t, unsigned long long) { return cudaErrorNotSupported; }
