@@ -3,16 +3,19 @@ BUILD ?= build/release
 JOBS  ?= $(shell nproc)
 FUZZ_SECONDS ?= 60
 
-.PHONY: help setup setup-dev build test demo bench parity sanitize fuzz format lint clean
+.PHONY: help setup setup-dev setup-browser build test test-aarch64 demo bench parity soak sanitize fuzz format lint clean
 
 help:            ## this list
-	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 setup:           ## install what building and testing needs (Debian packages, asks nothing)
 	scripts/setup
 
 setup-dev:       ## and what formatting, linting and fuzzing need
 	scripts/setup --dev
+
+setup-browser:   ## and Chromium, to test the web chat
+	scripts/setup --browser
 
 build:           ## the release binary and the tests: build/release/lily
 	cmake --preset release
@@ -31,6 +34,12 @@ bench: build     ## speed of the embedded model on this machine
 
 parity: build    ## compare with the reference stack from PyPI, where it is installed
 	scripts/parity $(BUILD)
+
+test-aarch64:    ## the kernels for 64-bit ARM, cross-compiled and run under qemu; says 'skipped' without the tools
+	scripts/test-aarch64 $(JOBS)
+
+soak: build      ## ten thousand mixed requests against the embedded model: ten minutes
+	LILY=$(BUILD)/lily python3 tests/api/soak.py 10000 1 tiny
 
 sanitize:        ## all tests under address+undefined and under thread sanitizers
 	scripts/sanitize

@@ -142,12 +142,18 @@ void delta(benchmark::State& state, const Kernels* kernels) {
   set_rate(state, "heads", static_cast<double>(2 * tokens));
 }
 
-void attention(benchmark::State& state, const Kernels* kernels, std::int64_t queries) {
+void attention(benchmark::State& state, const Kernels* kernels, std::int64_t queries, KvType type) {
   const std::int64_t length = state.range(0);
   const auto q = random_floats(queries * 256, 1, 0.1F);
-  const auto cache = random_floats((length + 255) / 256 * 256 * 256, 2);
-  std::vector<std::byte> rows(cache.size() * 2);
-  kernels->store_cached(cache.data(), static_cast<std::int64_t>(cache.size()), CacheType::kBf16, rows.data());
+  const auto cache = random_floats(length * 256, 2);
+  const std::int64_t page_bytes = 256 * kv_row_bytes(type);
+  std::vector<std::byte> keys(static_cast<std::size_t>((length + 255) / 256 * page_bytes));
+  auto values = keys;
+  for (std::int64_t t = 0; t < length; ++t) {
+    const std::int64_t page = t / 256 * page_bytes;
+    kernels->store_kv({cache.data() + t * 256, type, false, keys.data() + page, t % 256});
+    kernels->store_kv({cache.data() + t * 256, type, true, values.data() + page, t % 256});
+  }
   std::vector<std::int32_t> pages;
   for (std::int64_t p = 0; p * 256 < length; ++p) pages.push_back(static_cast<std::int32_t>(p));
   const std::vector<std::int64_t> positions(static_cast<std::size_t>(queries), length - 1);
@@ -156,20 +162,19 @@ void attention(benchmark::State& state, const Kernels* kernels, std::int64_t que
   std::vector<float> sums(static_cast<std::size_t>(queries * 256));
   std::vector<float> scratch(static_cast<std::size_t>(attend_scratch()));
   for (auto _ : state) {
-    kernels->attend({.queries = q.data(),
-                     .count = queries,
-                     .positions = positions.data(),
-                     .type = CacheType::kBf16,
-                     .keys = rows.data(),
-                     .values = rows.data(),
-                     .page_stride = 131072,
-                     .pages = pages.data(),
-                     .begin = 0,
-                     .end = length,
-                     .largest = largest.data(),
-                     .total = total.data(),
-                     .sums = sums.data(),
-                     .scratch = scratch.data()});
+    attend_of(*kernels, type)({.queries = q.data(),
+                               .count = queries,
+                               .positions = positions.data(),
+                               .keys = keys.data(),
+                               .values = values.data(),
+                               .page_stride = page_bytes,
+                               .pages = pages.data(),
+                               .begin = 0,
+                               .end = length,
+                               .largest = largest.data(),
+                               .total = total.data(),
+                               .sums = sums.data(),
+                               .scratch = scratch.data()});
   }
   set_rate(state, "mac", static_cast<double>(2 * queries * length * 256));
 }
@@ -197,8 +202,11 @@ void register_kernels(const Kernels* k) {
   add("quantize_2048", quantize_row);
   add("rms_norm_2048", norm_row);
   add("delta_rule_key_head", delta)->Arg(1)->Arg(64);
-  add("attend_decode_8", attention, 8)->Arg(256)->Arg(4096);
-  add("attend_prefill_64", attention, 64)->Arg(4096);
+  for (const KvType type : {KvType::kBf16, KvType::kQ8}) {
+    const std::string name = "attend_" + std::string(kv_type_name(type));
+    add(name + "_decode_8", attention, 8, type)->Arg(256)->Arg(4096)->Arg(65536);
+    add(name + "_prefill_64", attention, 64, type)->Arg(4096);
+  }
 }
 
 }  // namespace

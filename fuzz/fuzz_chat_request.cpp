@@ -25,10 +25,10 @@ void check(const lily::ChatRequest& request) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const lily::ChatDefaults defaults{.vocab_end = 1000};
+  const lily::ChatDefaults defaults{.sampling = {}, .vocab_end = 1000};
   const auto parsed = lily::parse_chat_request({reinterpret_cast<const char*>(data), size}, defaults);
-  if (const auto* request = std::get_if<lily::ChatRequest>(&parsed)) {
-    check(*request);
+  if (const auto* request = std::get_if<lily::OpenAiChat>(&parsed)) {
+    check(request->chat);
   } else {
     const auto& error = std::get<lily::ApiError>(parsed);
     LILY_CHECK(error.status == 400, "status {}", error.status);

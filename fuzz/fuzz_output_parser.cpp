@@ -19,7 +19,7 @@ struct Answer {
 
 Answer parse(const std::vector<lily::TokenId>& prompt, const std::vector<lily::TokenId>& output,
              const std::vector<std::string>& stop) {
-  lily::OutputParser parser(tiny_tokenizer(), prompt, stop);
+  lily::OutputParser parser(tiny_tokenizer(), prompt, {.stop = stop});
   Answer answer;
   const auto take = [&](const lily::OutputDelta& delta) {
     LILY_CHECK(lily::utf8::is_valid(delta.reasoning) && lily::utf8::is_valid(delta.content), "delta");

@@ -4,10 +4,10 @@
 #include <string>
 
 #include "base/check.h"
-#include "tiny_tokenizer.h"
 #include "text/detokenizer.h"
 #include "text/normalizer.h"
 #include "text/utf8.h"
+#include "tiny_tokenizer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const lily::Tokenizer& tokenizer = tiny_tokenizer();

@@ -99,7 +99,11 @@ struct BackendOptions {
   std::string name = "auto";  ///< auto, cpu, cuda, metal, metal-emulated, reference
   bool exact = false;         ///< cpu: f32 activations in place of integers
   int threads = 0;            ///< cpu: 0 for all physical cores this process may use
-  std::string isa = "auto";   ///< cpu: auto, generic, avx2, avx512
+  std::string isa = "auto";   ///< cpu: auto, generic, avx2, avx512, avx512bf16, neon
+  /// How K and V rows are kept: auto, f32, bf16 or q8. cpu: auto is bf16, with `exact` f32; the reference
+  /// keeps f32.
+  std::string kv_type = "auto";
+  bool pin_threads = false;  ///< cpu: a worker stays on its core
 };
 
 class Backend {
@@ -127,6 +131,9 @@ class Backend {
   virtual void zero_slot(SlotId slot) = 0;
   virtual void copy_slot(SlotId from, SlotId to) = 0;
   virtual void copy_page(PageId from, PageId to) = 0;
+  /// Bytes of this machine's memory that the backend takes beside the weights once every page and slot is
+  /// used; 0 where they are a device's.
+  [[nodiscard]] virtual std::int64_t host_bytes() const { return 0; }
   /// Host copies, for saving to disk and for tests. Sizes: slot_bytes(), page_bytes().
   [[nodiscard]] virtual std::int64_t slot_bytes() const = 0;
   [[nodiscard]] virtual std::int64_t page_bytes() const = 0;

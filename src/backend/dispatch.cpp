@@ -1,6 +1,7 @@
 // Which backend runs a model.
 #include "backend/backend.h"
 #include "base/log.h"
+#include "model/kv_type.h"
 
 namespace lily {
 namespace {
@@ -13,8 +14,12 @@ struct Maker {
   Made (*make)(const BackendOptions&, const ModelWeights&, const BackendLimits&);
 };
 
-Made make_reference(const BackendOptions& /*options*/, const ModelWeights& weights,
-                    const BackendLimits& limits) {
+Made make_reference(const BackendOptions& options, const ModelWeights& weights, const BackendLimits& limits) {
+  LILY_TRY(const KvType kv_type, parse_kv_type(options.kv_type, KvType::kF32));
+  if (kv_type != KvType::kF32) {
+    return fail(ErrorCode::kUnsupported, "reference: keeps K and V in f32, kv-type {} is for the cpu backend",
+                options.kv_type);
+  }
   return make_reference_backend(weights, limits);
 }
 

@@ -32,7 +32,7 @@ AtomicFile::~AtomicFile() {
   abandon();
 }
 
-Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path) {
+Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path, unsigned mode) {
   std::error_code ignored;
   const auto status = std::filesystem::status(path, ignored);
   if (std::filesystem::is_directory(status)) {
@@ -43,7 +43,7 @@ Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path) {
   std::filesystem::path temporary;
   if (!direct) temporary = path.string() + ".tmp" + std::to_string(::getpid());
   const int flags = direct ? O_WRONLY | O_CLOEXEC : O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
-  const int descriptor = ::open((direct ? path : temporary).c_str(), flags, 0666);
+  const int descriptor = ::open((direct ? path : temporary).c_str(), flags, mode);
   AtomicFile file(path, std::move(temporary), descriptor);
   if (descriptor < 0) return file.failure(errno);
   return file;

@@ -14,8 +14,8 @@ namespace lily {
 /// something other than a regular file (a pipe, /dev/stdout) is written to directly.
 class AtomicFile {
  public:
-  /// Errors name the path and what the system said.
-  static Result<AtomicFile> create(const std::filesystem::path& path);
+  /// `mode`: permissions of a new file, less the umask. Errors name the path and what the system said.
+  static Result<AtomicFile> create(const std::filesystem::path& path, unsigned mode = 0666);
 
   AtomicFile(AtomicFile&& other) noexcept;
   AtomicFile& operator=(AtomicFile&& other) noexcept;

@@ -33,8 +33,8 @@ Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
     return fail(ErrorCode::kIo, "{}: cannot map {} bytes: {}", path.string(), size, std::strerror(error));
   }
 #ifdef MADV_HUGEPAGE
-  // A hint, taken where the file system can cache in large pages (ext4, xfs): a file read after this lies in pages of
-  // 2 MiB, and streaming over it is a third faster. What is in the cache already stays as it is.
+  // A hint, taken where the file system can cache in large pages (ext4, xfs): a file read after this lies in
+  // pages of 2 MiB, and streaming over it is a third faster. What is in the cache already stays as it is.
   ::madvise(data, size, MADV_HUGEPAGE);
 #endif
   return MappedFile(static_cast<const std::byte*>(data), size);

@@ -39,10 +39,10 @@ struct Error {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value)
-      : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT(google-explicit-constructor)
-  Result(Error error)
-      : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT(google-explicit-constructor)
+  // NOLINTBEGIN(google-explicit-constructor): `return value;` and `return fail(...);` both have to work.
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}
+  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}
+  // NOLINTEND(google-explicit-constructor)
 
   [[nodiscard]] bool ok() const { return state_.index() == 0; }
   explicit operator bool() const { return ok(); }
@@ -79,8 +79,8 @@ class [[nodiscard]] Result<void> {
   Result(Error error) : error_(std::move(error)) {}  // NOLINT(google-explicit-constructor)
   [[nodiscard]] bool ok() const { return !error_.has_value(); }
   explicit operator bool() const { return ok(); }
-  [[nodiscard]] const Error& error() const& { return *error_; }
-  [[nodiscard]] Error&& error() && { return std::move(*error_); }
+  [[nodiscard]] const Error& error() const& { return error_.value(); }
+  [[nodiscard]] Error&& error() && { return std::move(error_).value(); }
 
  private:
   std::optional<Error> error_;
@@ -98,10 +98,12 @@ template <class... Args>
 /// LILY_TRY(auto x, f()): x gets f()'s value, or the enclosing function returns f()'s error.
 #define LILY_TRY(declaration, expression) \
   LILY_TRY_(LILY_CONCAT(lily_result_, __LINE__), declaration, expression)
+// NOLINTBEGIN(bugprone-macro-parentheses): a declaration cannot stand in parentheses.
 #define LILY_TRY_(result, declaration, expression)    \
   auto result = (expression);                         \
   if (!result.ok()) return std::move(result).error(); \
   declaration = std::move(result).value()
+// NOLINTEND(bugprone-macro-parentheses)
 
 /// LILY_TRY_VOID(f()): returns f()'s error from the enclosing function, if it has one.
 #define LILY_TRY_VOID(expression) \

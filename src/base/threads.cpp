@@ -9,6 +9,7 @@
 #include "base/check.h"
 
 #ifdef __linux__
+#include <pthread.h>
 #include <sched.h>
 #endif
 #if defined(__x86_64__) || defined(__i386__)
@@ -39,19 +40,28 @@ std::string first_line(const std::string& path) {
   return line;
 }
 
-/// CPUs in the affinity mask, siblings of one core counted once.
-int cores_in_affinity_mask() {
+/// The first CPU of every core in the affinity mask, ascending.
+std::vector<int> cores_in_affinity_mask() {
   cpu_set_t mask;
   CPU_ZERO(&mask);
-  if (sched_getaffinity(0, sizeof(mask), &mask) != 0) return 0;
+  if (sched_getaffinity(0, sizeof(mask), &mask) != 0) return {};
   std::set<std::string> cores;
+  std::vector<int> first;
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
     if (!CPU_ISSET(cpu, &mask)) continue;
     const std::string topology = "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/";
     const std::string siblings = first_line(topology + "thread_siblings_list");
-    cores.insert(siblings.empty() ? std::to_string(cpu) : siblings);
+    if (cores.insert(siblings.empty() ? std::to_string(cpu) : siblings).second) first.push_back(cpu);
   }
-  return static_cast<int>(cores.size());
+  return first;
+}
+
+void pin_to_cpu(std::thread& thread, int cpu) {
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  CPU_SET(cpu, &mask);
+  pthread_setaffinity_np(thread.native_handle(), sizeof(mask),
+                         &mask);  // a wish: it runs anywhere else as well
 }
 
 /// CPUs the cgroup (v2) may use at once, rounded up; 0 when there is no quota.
@@ -69,17 +79,24 @@ int cores_in_cgroup_quota() {
 int available_cores() {
   int cores = 0;
 #ifdef __linux__
-  cores = cores_in_affinity_mask();
+  cores = static_cast<int>(cores_in_affinity_mask().size());
   if (const int quota = cores_in_cgroup_quota(); quota > 0 && cores > 0) cores = std::min(cores, quota);
 #endif
   if (cores <= 0) cores = static_cast<int>(std::thread::hardware_concurrency());
   return std::max(cores, 1);
 }
 
-ThreadPool::ThreadPool(int threads) : threads_(threads) {
+ThreadPool::ThreadPool(int threads, bool pinned) : threads_(threads) {
   LILY_CHECK(threads >= 1, "a pool of {} threads", threads);
   workers_.reserve(static_cast<std::size_t>(threads - 1));
   for (int thread = 1; thread < threads; ++thread) workers_.emplace_back([this, thread] { work(thread); });
+#ifdef __linux__
+  const std::vector<int> cores = pinned ? cores_in_affinity_mask() : std::vector<int>();
+  for (std::size_t i = 0; i < workers_.size() && i + 1 < cores.size(); ++i)
+    pin_to_cpu(workers_[i], cores[i + 1]);
+#else
+  static_cast<void>(pinned);
+#endif
 }
 
 ThreadPool::~ThreadPool() {

@@ -37,8 +37,9 @@ class ParallelBody {
 /// idle server costs nothing. Regions are started by one thread at a time, which takes part as thread 0.
 class ThreadPool {
  public:
-  /// `threads` >= 1, the caller included; with 1 nothing is started and bodies run in the caller.
-  explicit ThreadPool(int threads);
+  /// `threads` >= 1, the caller included; with 1 nothing is started and bodies run in the caller. `pinned`:
+  /// every worker stays on a core of its own, and one core is left for the caller (Linux; elsewhere nothing).
+  explicit ThreadPool(int threads, bool pinned = false);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -51,8 +52,9 @@ class ThreadPool {
     run_all(ParallelBody(body));
   }
 
-  /// body(begin, end, thread) over disjoint ranges that cover [0, count), one a thread, cut at multiples of
-  /// `grain`.
+  /// body(begin, end, thread) over disjoint ranges that cover [0, count), cut at multiples of `grain`. A
+  /// thread that is free takes the next range: half of an equal share of what is left, so that ranges are
+  /// long as long as there is much to do, and slow or interrupted cores do not keep the others waiting.
   template <class F>
   void parallel_for(std::int64_t count, std::int64_t grain, F&& body) {
     const std::int64_t grains = (count + grain - 1) / grain;
@@ -60,11 +62,16 @@ class ThreadPool {
       if (count > 0) body(std::int64_t{0}, count, 0);
       return;
     }
+    std::atomic<std::int64_t> next{0};
     run([&](int thread) {
-      const std::int64_t begin = grains * thread / threads_ * grain;
-      std::int64_t end = grains * (thread + 1) / threads_ * grain;
-      if (end > count) end = count;
-      if (begin < end) body(begin, end, thread);
+      std::int64_t begin = next.load(std::memory_order_relaxed);
+      while (begin < grains) {
+        const std::int64_t share = (grains - begin) / (2 * threads_);
+        const std::int64_t end = begin + (share > 1 ? share : 1);
+        if (!next.compare_exchange_weak(begin, end, std::memory_order_relaxed)) continue;
+        body(begin * grain, end * grain < count ? end * grain : count, thread);
+        begin = next.load(std::memory_order_relaxed);
+      }
     });
   }
 

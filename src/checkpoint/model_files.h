@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/embedded.h"
 #include "base/mmap.h"
 #include "base/result.h"
 #include "checkpoint/truncation_watch.h"
@@ -51,11 +52,7 @@ class ModelFiles {
   std::map<std::string, Mapped> mapped_;
 };
 
-/// The files of models/tiny, linked into the binary: name and bytes.
-struct EmbeddedFile {
-  std::string_view name;
-  std::span<const std::byte> bytes;
-};
+/// The files of models/tiny, linked into the binary.
 std::span<const EmbeddedFile> embedded_model();
 
 }  // namespace lily

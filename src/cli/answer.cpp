@@ -26,7 +26,7 @@ Result<Answer> stream_answer(Engine& engine, GenerateRequest request, const Inte
                              const AnswerSink& sink) {
   std::optional<OutputParser> parser;
   if (const Tokenizer* tokenizer = engine.model().tokenizer()) {
-    parser.emplace(*tokenizer, request.prompt, std::vector<std::string>{});
+    parser.emplace(*tokenizer, request.prompt, OutputRules{});
   }
   Progress progress("reading", ProgressUnit::kTokens, static_cast<std::int64_t>(request.prompt.size()));
   LILY_TRY(const auto generation, engine.submit(std::move(request)));
@@ -72,20 +72,6 @@ std::string AnswerText::finish() {
   const bool reset = in_reasoning_ && styled_;
   in_reasoning_ = false;
   return reset ? "\x1b[0m" : "";
-}
-
-std::string_view finish_reason_name(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::kStop:
-      return "stop";
-    case FinishReason::kLength:
-      return "length";
-    case FinishReason::kCancelled:
-      return "cancelled";
-    case FinishReason::kError:
-      return "error";
-  }
-  return "";
 }
 
 std::string format_summary(const Answer& answer) {

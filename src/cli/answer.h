@@ -45,9 +45,6 @@ class AnswerText {
   bool in_reasoning_ = false;
 };
 
-/// "stop", "length", "cancelled" or "error".
-[[nodiscard]] std::string_view finish_reason_name(FinishReason reason);
-
 /// "21 + 96 tokens, 812 tok/s prompt, 51.3 tok/s answer, first token after 0.3 s", and what cut it short.
 [[nodiscard]] std::string format_summary(const Answer& answer);
 

@@ -6,7 +6,9 @@
 
 #include "backend/cpu/bandwidth.h"
 #include "base/atomic_file.h"
+#include "base/memory.h"
 #include "base/threads.h"
+#include "base/units.h"
 #include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/interrupt.h"
@@ -58,13 +60,18 @@ std::vector<std::int64_t> contexts_of(const Options& options, std::int64_t longe
 struct Report {
   std::string model;
   std::string backend;
-  double bandwidth = 0;  // bytes a second
+  double bandwidth = 0;      // bytes a second
+  std::int64_t planned = 0;  // most bytes that may be resident
+  MemoryUse memory;          // after the last run
   std::vector<BenchmarkRow> rows;
 };
 
 std::string format_text(const Report& report) {
-  std::string text = fmt::format("{} on {}, memory read at {:.1f} GB/s\n\n", report.model, report.backend,
+  std::string text = fmt::format("{} on {}, memory read at {:.1f} GB/s\n", report.model, report.backend,
                                  report.bandwidth / 1e9);
+  const auto shown = [](std::int64_t bytes) { return format_bytes(static_cast<double>(bytes)); };
+  text += fmt::format("resident {}, {} of it mapped files; {} planned for\n\n", shown(report.memory.resident),
+                      shown(report.memory.mapped_files), shown(report.planned));
   text +=
       fmt::format("{:>8} {:>14} {:>12} {:>13} {:>9} {:>9} {:>7} {:>12} {:>7}\n", "context", "prefill tok/s",
                   "first token", "decode tok/s", "ms/token", "MB/token", "GB/s", "of bandwidth", "spread");
@@ -99,7 +106,10 @@ std::string format_json(const Report& report, const Options& options) {
                                  {"backend", report.backend},
                                  {"decode_steps", options.decode},
                                  {"rounds", options.rounds},
-                                 {"bandwidth_bytes_per_second", report.bandwidth}};
+                                 {"bandwidth_bytes_per_second", report.bandwidth},
+                                 {"planned_bytes", report.planned},
+                                 {"resident_bytes", report.memory.resident},
+                                 {"mapped_file_bytes", report.memory.mapped_files}};
   for (const BenchmarkRow& row : report.rows) {
     auto runs = nlohmann::ordered_json::array();
     for (const BenchmarkRun& run : row.runs) {
@@ -128,7 +138,7 @@ Result<void> run_bench(const Options& options) {
     opening.max_seq = std::max(opening.max_seq, std::min(context, longest - options.decode) + options.decode);
   }
   LILY_TRY(const auto model, open_model(opening));
-  Report report{.model = model->name(), .backend = model->backend().description(), .rows = {}};
+  Report report{.model = model->name(), .backend = model->backend().description(), .memory = {}, .rows = {}};
   console::Status status("measuring memory");
   LILY_TRY(report.bandwidth, measure_bandwidth(*model, opening.backend.threads));
 
@@ -146,6 +156,8 @@ Result<void> run_bench(const Options& options) {
   status.show("");
   if (!rows.ok()) return interrupt.pending() ? interrupted() : rows.error();
   report.rows = std::move(rows).value();
+  report.planned = model->memory_plan().total();
+  report.memory = memory_use();
   LILY_TRY_VOID(console::print(format_text(report)));
   if (!options.json_file.empty()) LILY_TRY_VOID(write_file(options.json_file, format_json(report, options)));
   if (!options.csv_file.empty()) LILY_TRY_VOID(write_file(options.csv_file, format_csv(report)));

@@ -193,7 +193,7 @@ Result<void> Conversation::save(const std::string& file) const {
 }  // namespace
 
 Result<void> run_chat(const Options& options) {
-  LILY_TRY(const auto engine, open_engine(options));
+  LILY_TRY(const auto engine, open_engine(options, options.cache_mib << 20));
   LILY_TRY_VOID(require_tokenizer(engine->model()));
   if (!engine->model().chat_template().ok()) return engine->model().chat_template().error();
   return Conversation(*engine, options).run();

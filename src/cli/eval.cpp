@@ -35,12 +35,13 @@ Result<std::vector<TokenId>> text_ids(const Options& options) {
   return tokenizer.encode(text);
 }
 
-// "reference", or "cpu:exact".
+// "reference", or "cpu:exact"; with its own kind of K/V, so that --kv-type can be measured.
 Result<BackendOptions> parse_backend(const std::string& name, const BackendOptions& like) {
   BackendOptions backend = like;
   const std::size_t colon = name.find(':');
   backend.name = name.substr(0, colon);
   backend.exact = colon != std::string::npos;
+  backend.kv_type = "auto";
   if (backend.exact && name.substr(colon) != ":exact") {
     return fail(ErrorCode::kInvalidArgument, "--against: expected a backend's name, or cpu:exact, found '{}'",
                 name);

@@ -41,6 +41,7 @@ std::string format_json(const ModelReport& report) {
     json["stored_bytes"] = to_json(report.stored_bytes);
     json["token_bytes"] = to_json(report.token_bytes);
     json["state_bytes"] = report.state_bytes;
+    json["kv_type"] = kv_type_name(report.kv_type);
     json["kv_bytes_per_token"] = report.kv_bytes_per_token;
     for (const ContextCost& cost : report.contexts) {
       json["contexts"].push_back({{"tokens", cost.tokens},
@@ -57,7 +58,8 @@ std::string format_json(const ModelReport& report) {
 }  // namespace
 
 Result<void> run_inspect(const Options& options) {
-  LILY_TRY(const ModelReport report, inspect_model(options.model));
+  LILY_TRY(const KvType kv_type, parse_kv_type(options.kv_type, KvType::kBf16));
+  LILY_TRY(const ModelReport report, inspect_model(options.model, kv_type));
   LILY_TRY_VOID(console::print(options.json ? format_json(report) : format_report(report)));
   if (!report.loads()) {
     return fail(ErrorCode::kCorrupt, "{}: would not load: {} problem{}", report.model, report.problems.size(),

@@ -4,9 +4,14 @@
 
 namespace lily {
 
-Result<std::unique_ptr<Engine>> open_engine(const Options& options) {
+Result<std::unique_ptr<Engine>> open_engine(const Options& options, std::int64_t cache_bytes) {
   const console::Status status("loading " + options.model);
-  return Engine::open({.model = model_options(options), .max_queue = options.max_queue});
+  ModelOptions model = model_options(options);
+  model.cache_bytes = cache_bytes;
+  return Engine::open({.model = std::move(model),
+                       .max_queue = options.max_queue,
+                       .timeout = std::chrono::seconds(options.request_timeout),
+                       .cache_file = options.cache_file});
 }
 
 Result<std::unique_ptr<LoadedModel>> open_model(const ModelOptions& options) {

@@ -11,7 +11,8 @@
 
 namespace lily {
 
-Result<std::unique_ptr<Engine>> open_engine(const Options& options);
+/// `cache_bytes`: of the prefix cache.
+Result<std::unique_ptr<Engine>> open_engine(const Options& options, std::int64_t cache_bytes);
 Result<std::unique_ptr<LoadedModel>> open_model(const ModelOptions& options);
 
 /// The tokenizer of a model that is not opened otherwise.

@@ -20,9 +20,16 @@ struct Options {
   bool exact = false;
   std::int64_t threads = 0;
   std::string isa = "auto";
+  std::string kv_type = "auto";
+  bool pin = false;
+  bool prefault = false;
+  bool mlock = false;
   std::string log_level = "warn";
   std::int64_t max_seq = 0;
   std::int64_t slots = 1;
+  std::int64_t kv_tokens = 0;
+  std::int64_t cache_mib = 1024;
+  std::string cache_file;
   std::int64_t chunk = 0;
   bool assume_template = false;
 
@@ -59,7 +66,11 @@ struct Options {
   std::string host = "127.0.0.1";
   std::int64_t port = 8080;
   std::int64_t max_queue = 64;
+  std::int64_t request_timeout = 0;
   std::int64_t drain_seconds = 30;
+  std::string alias;  // comma-separated
+  std::string api_key_file;
+  std::string allow_origin;  // comma-separated
 
   // synth.
   std::string preset = "qwen3.6-35b-a3b";

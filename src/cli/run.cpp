@@ -82,7 +82,7 @@ AnswerSink print_text() {
 
 Result<void> run_run(const Options& options) {
   LILY_TRY_VOID(check_sources(options));
-  LILY_TRY(const auto engine, open_engine(options));
+  LILY_TRY(const auto engine, open_engine(options, 0));
   const LoadedModel& model = engine->model();
   GenerateRequest request;
   LILY_TRY(request.prompt, prompt_ids(options, model));

@@ -1,6 +1,8 @@
 // lily serve: an engine behind the HTTP server.
 #include "server/server.h"
 
+#include <algorithm>
+
 #include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/open.h"
@@ -15,11 +17,27 @@ std::string url(const HttpAddress& address) {
   return fmt::format("http://{}:{}", host, address.port);
 }
 
+// The parts between commas, empty ones left out.
+std::vector<std::string> split(const std::string& list) {
+  std::vector<std::string> parts;
+  for (std::size_t at = 0; at <= list.size();) {
+    const std::size_t end = std::min(list.find(',', at), list.size());
+    if (end > at) parts.push_back(list.substr(at, end - at));
+    at = end + 1;
+  }
+  return parts;
+}
+
 }  // namespace
 
 Result<void> run_serve(const Options& options) {
-  LILY_TRY(const auto engine, open_engine(options));
   ServerOptions server;
+  server.names = split(options.alias);
+  server.access.origins = split(options.allow_origin);
+  if (!options.api_key_file.empty()) {
+    LILY_TRY(server.access.keys, read_api_keys(options.api_key_file));
+  }
+  LILY_TRY(const auto engine, open_engine(options, options.cache_mib << 20));
   server.address = {.host = options.host, .port = static_cast<std::uint16_t>(options.port)};
   server.drain = std::chrono::seconds(options.drain_seconds);
   Result<void> announced;
@@ -27,6 +45,7 @@ Result<void> run_serve(const Options& options) {
     announced = console::print(fmt::format("listening on {}\n", url(address)));
   };
   LILY_TRY_VOID(run_server(*engine, server));
+  LILY_TRY_VOID(engine->save_cache());
   return announced;
 }
 

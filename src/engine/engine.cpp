@@ -3,16 +3,34 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "engine/cache_file.h"
+#include "engine/scheduler.h"
 #include "engine/task.h"
-#include "model/forward.h"
 
 namespace lily {
 
+Engine::Engine() = default;
+
 Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options) {
   auto engine = std::unique_ptr<Engine>(new Engine());
-  LILY_TRY(engine->model_, LoadedModel::open(options.model));
+  // A step has room for a chunk of the grid beside a token of every other sequence.
+  ModelOptions model = options.model;
+  const std::int64_t prefill_rows = std::max(model.max_rows, kPrefillGrid);
+  model.max_rows = prefill_rows + model.slots;
+  LILY_TRY(engine->model_, LoadedModel::open(model));
   engine->max_queue_ = options.max_queue;
-  engine->slots_ = options.model.slots;
+  engine->timeout_ = options.timeout;
+  engine->scheduler_ = std::make_unique<Scheduler>(
+      *engine->model_,
+      SchedulerOptions{.slots = model.slots, .prefill_rows = prefill_rows, .cache_bytes = model.cache_bytes},
+      [raw = engine.get()](const Task& task) {
+        const std::lock_guard lock(raw->mutex_);
+        --raw->stats_.running;
+        raw->count(task);
+      });
+  engine->cache_file_ = options.cache_file;
+  engine->load_cache();
+  engine->publish();
   engine->thread_ = std::thread([raw = engine.get()] { raw->run(); });
   return engine;
 }
@@ -45,12 +63,17 @@ Result<void> Engine::check(const GenerateRequest& request) const {
 
 Result<std::shared_ptr<Generation>> Engine::submit(GenerateRequest request) {
   LILY_TRY_VOID(check(request));
+  if (timeout_.count() > 0 && (request.timeout.count() == 0 || request.timeout > timeout_)) {
+    request.timeout = timeout_;
+  }
   auto generation = std::make_shared<Generation>();
   auto task = std::make_unique<Task>(std::move(request), *model_, generation);
   {
     const std::lock_guard lock(mutex_);
     if (draining_) return fail(ErrorCode::kCancelled, "the server is shutting down");
+    drop_abandoned();  // the engine thread may be in the middle of a long step
     if (static_cast<std::int64_t>(queue_.size()) >= max_queue_) {
+      ++stats_.refused;
       return fail(ErrorCode::kExhausted, "{} requests are waiting already", queue_.size());
     }
     queue_.push_back(std::move(task));
@@ -62,143 +85,126 @@ Result<std::shared_ptr<Generation>> Engine::submit(GenerateRequest request) {
 void Engine::drain(std::chrono::milliseconds deadline) {
   std::unique_lock lock(mutex_);
   draining_ = true;
-  const auto is_idle = [&] { return queue_.empty() && running_ == 0; };
+  const auto is_idle = [&] { return queue_.empty() && stats_.running == 0; };
   if (idle_.wait_for(lock, deadline, is_idle)) return;
   cancel_all_ = true;
   wake_.notify_all();
   idle_.wait(lock, is_idle);
 }
 
+Result<void> Engine::save_cache() {
+  if (cache_file_.empty()) return {};
+  std::future<Result<void>> saved;
+  {
+    const std::lock_guard lock(mutex_);
+    LILY_CHECK(!save_, "save_cache() by two threads");
+    saved = save_.emplace().get_future();
+  }
+  wake_.notify_all();
+  return saved.get();
+}
+
+void Engine::do_save() {
+  std::optional<std::promise<Result<void>>> save;
+  {
+    const std::lock_guard lock(mutex_);
+    save = std::exchange(save_, std::nullopt);
+  }
+  if (save) save->set_value(lily::save_cache(cache_file_, *model_, scheduler_->cache()));
+}
+
+// Before the thread starts. Without its cache an engine is as good as new, so a bad file is no error.
+void Engine::load_cache() {
+  if (cache_file_.empty()) return;
+  const auto loaded = lily::load_cache(cache_file_, *model_, scheduler_->cache());
+  if (loaded.ok() || loaded.error().code == ErrorCode::kNotFound) return;
+  std::error_code failed;
+  std::filesystem::rename(cache_file_, cache_file_.string() + ".refused", failed);
+  log::warn("{}; {}", loaded.error().message,
+            failed ? "it cannot be set aside: " + failed.message() : "it is set aside as *.refused");
+}
+
 Engine::Stats Engine::stats() const {
   const std::lock_guard lock(mutex_);
-  Stats stats = finished_;
-  stats.queued = static_cast<std::int64_t>(queue_.size());
-  stats.running = running_;
+  Stats stats = stats_;
+  stats.queued = std::ssize(queue_);
   return stats;
 }
 
-void Engine::run() {
-  Tasks running;
-  while (wait_for_work(running)) {
-    admit(running);
-    drop_cancelled(running);
-    if (!running.empty()) step(running);
-    const std::lock_guard lock(mutex_);
-    if (running.empty() && queue_.empty()) idle_.notify_all();
-  }
-  for (const auto& task : running) task->finish(FinishReason::kCancelled);
+void Engine::observe(Observer observer) {
   const std::lock_guard lock(mutex_);
-  for (const auto& task : queue_) task->finish(FinishReason::kCancelled);
-  queue_.clear();
+  observer_ = std::move(observer);
+}
+
+void Engine::run() {
+  while (wait_for_work()) {
+    do_save();
+    admit();
+    bool all = false;
+    {
+      const std::lock_guard lock(mutex_);
+      drop_abandoned();
+      all = cancel_all_;
+    }
+    scheduler_->drop(all);
+    if (!scheduler_->idle()) scheduler_->step();
+    publish();
+  }
+  scheduler_->drop(/*all=*/true);
+  const std::lock_guard lock(mutex_);
+  cancel_all_ = true;
+  drop_abandoned();
 }
 
 // False when the engine is being destroyed.
-bool Engine::wait_for_work(const Tasks& running) {
+bool Engine::wait_for_work() {
   std::unique_lock lock(mutex_);
-  wake_.wait(lock, [&] { return stopping_ || !queue_.empty() || !running.empty(); });
+  wake_.wait(lock, [&] { return stopping_ || save_ || !queue_.empty() || !scheduler_->idle(); });
   return !stopping_;
 }
 
 // Moves waiting requests into free slots, first come first served.
-void Engine::admit(Tasks& running) {
-  while (static_cast<std::int64_t>(running.size()) < slots_) {
+void Engine::admit() {
+  while (scheduler_->has_room()) {
     std::unique_ptr<Task> task;
     {
       const std::lock_guard lock(mutex_);
+      drop_abandoned();
       if (queue_.empty()) return;
       task = std::move(queue_.front());
       queue_.pop_front();
-      ++running_;
+      ++stats_.running;
     }
-    if (task->cancelled()) {
-      retire(*task, FinishReason::kCancelled);
-    } else if (task->exhausted()) {
-      retire(*task, FinishReason::kLength);
-    } else if (auto started = task->start(model_->pool()); !started.ok()) {
-      retire(*task, FinishReason::kError, std::move(started).error());
-    } else {
-      running.push_back(std::move(task));
-    }
+    scheduler_->admit(std::move(task));
   }
 }
 
-void Engine::drop_cancelled(Tasks& running) {
-  bool all = false;
-  {
-    const std::lock_guard lock(mutex_);
-    all = cancel_all_;
-    if (all) {
-      for (const auto& task : queue_) task->finish(FinishReason::kCancelled);
-      queue_.clear();
-    }
-  }
-  std::erase_if(running, [&](const std::unique_ptr<Task>& task) {
-    if (!all && !task->cancelled()) return false;
-    retire(*task, FinishReason::kCancelled);
-    return true;
-  });
-}
-
-// One step: a token for every decoding task and a chunk of the oldest prompt that is still being read. While
-// others decode the chunk is short, so that their answers go on.
-void Engine::step(Tasks& running) {
-  const bool decoding = std::ranges::any_of(running, [](const auto& task) { return !task->prefilling(); });
-  const std::int64_t chunk =
-      decoding ? std::min(model_->max_rows() - slots_, kPrefillGrid) : model_->max_rows();
-  Batch batch;
-  std::vector<Task*> tasks;
-  bool has_prefill = false;
-  std::erase_if(running, [&](const std::unique_ptr<Task>& task) {
-    if (task->prefilling() && (has_prefill || chunk <= 0)) return false;
-    has_prefill = has_prefill || task->prefilling();
-    auto segment = task->next_segment(chunk);
-    if (!segment.ok()) {
-      retire(*task, FinishReason::kError, std::move(segment).error());
-      return true;
-    }
-    batch.segments.push_back(*segment);
-    tasks.push_back(task.get());
-    return false;
-  });
-  if (batch.segments.empty()) return;
-
-  const std::int64_t vocab = model_->shapes().vocab;
-  logits_.resize(static_cast<std::size_t>(batch.logits_rows() * vocab));
-  const auto done = forward(model_->backend(), model_->weights(), batch, logits_);
-  if (!done.ok()) log::error("step of {} rows failed: {}", batch.rows(), done.error().message);
-
-  std::vector<const Task*> finished;
-  for (std::size_t i = 0, row = 0; i < tasks.size(); ++i) {
-    if (!done.ok()) {
-      tasks[i]->finish(FinishReason::kError, done.error());
-      finished.push_back(tasks[i]);
-      continue;
-    }
-    std::span<float> logits;
-    if (batch.segments[i].logits == Logits::kLast) {
-      logits = std::span(logits_).subspan(row++ * static_cast<std::size_t>(vocab),
-                                          static_cast<std::size_t>(vocab));
-    }
-    if (tasks[i]->advance(batch.segments[i], logits)) finished.push_back(tasks[i]);
-  }
-  std::erase_if(running, [&](const std::unique_ptr<Task>& task) {
-    if (std::ranges::find(finished, task.get()) == finished.end()) return false;
+// Waiting requests that nobody waits for any more, or whose time is up, leave. The caller holds mutex_.
+void Engine::drop_abandoned() {
+  const auto now = Task::Clock::now();
+  std::erase_if(queue_, [&](const std::unique_ptr<Task>& task) {
+    const auto reason = cancel_all_ ? FinishReason::kCancelled : task->ended(now);
+    if (!reason) return false;
+    task->finish(*reason);
     count(*task);
     return true;
   });
 }
 
-void Engine::retire(Task& task, FinishReason reason, Error error) {
-  task.finish(reason, std::move(error));
-  count(task);
+// The caller holds mutex_.
+void Engine::count(const Task& task) {
+  ++stats_.finished;
+  if (observer_) observer_(task.finish_reason(), task.usage());
 }
 
-void Engine::count(const Task& task) {
+// Shows what only the engine thread may look at.
+void Engine::publish() {
   const std::lock_guard lock(mutex_);
-  --running_;
-  ++finished_.finished;
-  finished_.prompt_tokens += task.prompt_tokens();
-  finished_.completion_tokens += task.generated_tokens();
+  stats_.kv_pages = model_->pool().pages();
+  stats_.free_kv_pages = model_->pool().free_pages();
+  stats_.cache = scheduler_->cache().stats();
+  stats_.work = scheduler_->work();
+  if (queue_.empty() && scheduler_->idle()) idle_.notify_all();
 }
 
 }  // namespace lily

@@ -2,6 +2,22 @@
 
 namespace lily {
 
+std::string_view finish_reason_name(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kCancelled:
+      return "cancelled";
+    case FinishReason::kTimeout:
+      return "timeout";
+    case FinishReason::kError:
+      return "error";
+  }
+  return "";
+}
+
 std::optional<Sampled> Generation::next() {
   std::unique_lock lock(mutex_);
   ready_.wait(lock, [&] { return !tokens_.empty() || reason_.has_value(); });

@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/log.h"
+#include "base/memory.h"
+#include "base/units.h"
 #include "engine/generation_config.h"
 #include "model/forward.h"
 
@@ -49,10 +51,16 @@ Result<ChatTemplate> find_chat_template(ModelFiles& files, bool assume_known) {
               files.label());
 }
 
-BackendLimits limits_for(const ModelOptions& options, std::int64_t max_seq) {
-  const std::int64_t pages_per_sequence = (max_seq + kKvPageTokens - 1) / kKvPageTokens;
-  return {.kv_pages = pages_per_sequence * options.slots,
-          .slots = options.slots + options.spare_slots,
+// The cache's share goes to slots and pages three to one: a checkpoint brings a slot and shares most of its
+// pages. It also uses what no sequence needs at the time.
+BackendLimits limits_for(const ModelOptions& options, const Shapes& shapes, std::int64_t max_seq) {
+  const auto pages_for = [](std::int64_t tokens) { return (tokens + kKvPageTokens - 1) / kKvPageTokens; };
+  const std::int64_t running_pages =
+      options.kv_tokens > 0 ? pages_for(options.kv_tokens) : pages_for(max_seq) * options.slots;
+  const std::int64_t slot_bytes = shapes.slot_size() * std::int64_t{sizeof(float)};
+  const std::int64_t page_bytes = shapes.page_size() * std::int64_t{sizeof(std::uint16_t)};  // or f32
+  return {.kv_pages = running_pages + options.cache_bytes / 4 / page_bytes,
+          .slots = options.slots + options.cache_bytes / 4 * 3 / slot_bytes,
           .max_rows = std::max(options.max_rows, options.slots)};
 }
 
@@ -74,13 +82,55 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::open(const ModelOptions& optio
     return fail(ErrorCode::kInvalidArgument, "max-seq {}: the model's limit is {} (max_position_embeddings)",
                 model->max_seq_, config.max_position_embeddings);
   }
-  const BackendLimits limits = limits_for(options, model->max_seq_);
+  if (options.kv_tokens > 0 && options.kv_tokens < model->max_seq_) {
+    return fail(ErrorCode::kInvalidArgument, "kv-tokens {}: expected at least max-seq, {}", options.kv_tokens,
+                model->max_seq_);
+  }
+  const BackendLimits limits = limits_for(options, model->shapes(), model->max_seq_);
   model->max_rows_ = limits.max_rows;
   LILY_TRY(model->backend_, make_backend(options.backend, model->weights_, limits));
+  LILY_TRY_VOID(model->plan_memory(options, limits));
+  LILY_TRY_VOID(model->keep_in_memory(options));
   model->pool_ = std::make_unique<StatePool>(*model->backend_, limits);
   log::info("{}: {} layers on {}, {} sequence(s) of {} tokens", model->name_, model->shapes().layers,
             model->backend_->description(), options.slots, model->max_seq_);
   return model;
+}
+
+Result<void> LoadedModel::plan_memory(const ModelOptions& options, const BackendLimits& limits) {
+  const std::int64_t host = backend_->host_bytes();
+  const std::int64_t pages = host > 0 ? limits.kv_pages * backend_->page_bytes() : 0;
+  memory_plan_ = {.weights = weights_.stored_bytes().total(),
+                  .fixed = host - pages,
+                  .kv_token = host > 0 ? backend_->page_bytes() / kKvPageTokens : 0,
+                  .sequences = options.slots,
+                  .max_seq = max_seq_};
+  if (host == 0) return {};
+  const std::int64_t available = usable_memory();
+  LILY_TRY_VOID(check_memory(memory_plan_, available));
+  log::info("{}: at most {}", name_, describe(memory_plan_));
+  if (memory_plan_.weights > available) {
+    log::warn(
+        "{}: weights of {} do not fit this machine's memory of {}: they are read from disk again and again",
+        name_, format_bytes(static_cast<double>(memory_plan_.weights)),
+        format_bytes(static_cast<double>(available)));
+  }
+  return {};
+}
+
+Result<void> LoadedModel::keep_in_memory(const ModelOptions& options) {
+  if (!options.prefault && !options.mlock) return {};
+  ThreadPool pool(options.backend.threads > 0 ? options.backend.threads : available_cores());
+  ModelFiles& files = checkpoint_->files();
+  for (const std::string& name : files.names()) {
+    if (!name.ends_with(".safetensors")) continue;
+    LILY_TRY(const auto bytes, files.bytes(name));
+    prefault(bytes, pool);
+    if (!options.mlock) continue;
+    auto locked = lock_in_memory(bytes);
+    if (!locked.ok()) return std::move(locked).error().in("mlock: " + files.label() + "/" + name);
+  }
+  return {};
 }
 
 Result<void> LoadedModel::open_text(const ModelOptions& options) {
@@ -100,6 +150,7 @@ Result<void> LoadedModel::open_text(const ModelOptions& options) {
   chat_template_ = find_chat_template(files, options.assume_template);
   LILY_TRY(const GenerationConfig generation, read_generation_config(files));
   eos_ = stop_ids(config(), generation, tokenizer());
+  if (tokenizer_) turn_start_ = tokenizer_->added_token("<|im_start|>");
   sampling_defaults_ = generation.sampling;
   return {};
 }

@@ -13,6 +13,7 @@
 #include "backend/backend.h"
 #include "base/result.h"
 #include "checkpoint/checkpoint.h"
+#include "engine/memory_plan.h"
 #include "engine/sampler.h"
 #include "engine/sequence.h"
 #include "engine/state_pool.h"
@@ -27,8 +28,11 @@ struct ModelOptions {
   BackendOptions backend;
   std::int64_t max_seq = 0;      ///< tokens a sequence may hold; 0: min(max_position_embeddings, 32768)
   std::int64_t slots = 1;        ///< sequences that run at once
-  std::int64_t spare_slots = 0;  ///< further recurrent slots, for snapshots
+  std::int64_t kv_tokens = 0;    ///< tokens that all sequences together may hold (0: slots * max_seq)
+  std::int64_t cache_bytes = 0;  ///< further slots and pages, for a prefix cache of this size
   std::int64_t max_rows = 512;   ///< rows of a step, and so the longest prefill chunk
+  bool prefault = false;         ///< map the checkpoint's pages before anything else
+  bool mlock = false;            ///< and keep them in memory
   bool assume_template = false;  ///< take an unknown chat template for Qwen3.6's
 };
 
@@ -44,11 +48,15 @@ class LoadedModel {
   [[nodiscard]] StatePool& pool() { return *pool_; }
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] std::int64_t max_seq() const { return max_seq_; }
+  /// Of this machine; nothing but weights where the backend's memory is a device's.
+  [[nodiscard]] const MemoryPlan& memory_plan() const { return memory_plan_; }
   [[nodiscard]] std::int64_t max_rows() const { return max_rows_; }
   /// Ids that end an answer: the union of config.json, generation_config.json and the template's <|im_end|>.
   [[nodiscard]] const std::vector<TokenId>& eos() const { return eos_; }
   /// How to sample where nobody says otherwise: generation_config.json. The seed is not among it.
   [[nodiscard]] const SamplingParams& sampling_defaults() const { return sampling_defaults_; }
+  /// <|im_start|>, where messages begin, if the tokenizer has it.
+  [[nodiscard]] std::optional<TokenId> turn_start() const { return turn_start_; }
   /// One past the last id that may be sampled: ids without a token are never emitted.
   [[nodiscard]] TokenId vocab_end() const { return vocab_end_; }
 
@@ -67,6 +75,8 @@ class LoadedModel {
  private:
   LoadedModel() = default;
   Result<void> open_text(const ModelOptions& options);
+  Result<void> plan_memory(const ModelOptions& options, const BackendLimits& limits);
+  Result<void> keep_in_memory(const ModelOptions& options);
 
   std::string name_;
   std::unique_ptr<Checkpoint> checkpoint_;
@@ -77,7 +87,9 @@ class LoadedModel {
   std::optional<Result<ChatTemplate>> chat_template_;
   std::vector<TokenId> eos_;
   SamplingParams sampling_defaults_;
+  std::optional<TokenId> turn_start_;
   TokenId vocab_end_ = 0;
+  MemoryPlan memory_plan_;
   std::int64_t max_seq_ = 0;
   std::int64_t max_rows_ = 0;
 };

@@ -51,6 +51,18 @@ TokenId argmax(std::span<const float> logits) {
   return static_cast<TokenId>(std::ranges::max_element(logits) - logits.begin());
 }
 
+// Word by word: in most states of a grammar most words are all ones or all zeros.
+void mask(std::span<float> logits, std::span<const std::uint64_t> allowed) {
+  for (std::size_t begin = 0; begin < logits.size(); begin += 64) {
+    const std::uint64_t word = begin / 64 < allowed.size() ? allowed[begin / 64] : 0;
+    if (word == ~0ULL) continue;
+    const auto part = logits.subspan(begin, std::min<std::size_t>(64, logits.size() - begin));
+    for (std::size_t i = 0; i < part.size(); ++i) {
+      if ((word >> i & 1U) == 0) part[i] = kMasked;
+    }
+  }
+}
+
 }  // namespace
 
 Sampler::Sampler(SamplingParams params, TokenId vocab_end)
@@ -145,7 +157,8 @@ double Sampler::weight(float logit, double largest) const {
 }
 
 Sampled Sampler::sample(std::span<float> logits, std::span<const TokenId> prompt,
-                        std::span<const TokenId> generated, bool want_logprob, int top_logprobs) const {
+                        std::span<const TokenId> generated, bool want_logprob, int top_logprobs,
+                        std::span<const std::uint64_t> allowed) const {
   logits = logits.subspan(0, std::min(logits.size(), static_cast<std::size_t>(vocab_end_)));
   Sampled sampled;
   double normalizer = 0;
@@ -158,6 +171,7 @@ Sampled Sampler::sample(std::span<float> logits, std::span<const TokenId> prompt
     }
     raw.assign(logits.begin(), logits.end());
   }
+  if (!allowed.empty()) mask(logits, allowed);
   penalize(logits, prompt, generated);
   sampled.id = params_.temperature <= 0.0F ? argmax(logits) : draw(logits, generated.size());
   if (want_logprob) {

@@ -43,9 +43,10 @@ class Sampler {
 
   /// Draws the token that follows `generated`: equal arguments give equal tokens. `prompt` and `generated`
   /// feed the penalties. `logits` [V] is scratch and comes back modified. `want_logprob` fills the
-  /// log-probabilities.
+  /// log-probabilities. `allowed`, unless empty, has bit id % 64 of word id / 64 set for ids that may be
+  /// drawn.
   Sampled sample(std::span<float> logits, std::span<const TokenId> prompt, std::span<const TokenId> generated,
-                 bool want_logprob, int top_logprobs) const;
+                 bool want_logprob, int top_logprobs, std::span<const std::uint64_t> allowed = {}) const;
 
  private:
   void penalize(std::span<float> logits, std::span<const TokenId> prompt,

@@ -10,16 +10,24 @@ Result<Sequence> Sequence::create(StatePool& pool) {
   return sequence;
 }
 
+Sequence Sequence::adopt(StatePool& pool, std::int64_t length, std::vector<PageId> pages, SlotId slot) {
+  Sequence sequence(pool);
+  sequence.length_ = length;
+  sequence.pages_ = std::move(pages);
+  sequence.slot_ = slot;
+  return sequence;
+}
+
 Sequence::Sequence(Sequence&& other) noexcept
     : pool_(std::exchange(other.pool_, nullptr)),
-      tokens_(std::move(other.tokens_)),
+      length_(std::exchange(other.length_, 0)),
       pending_(std::move(other.pending_)),
       pages_(std::move(other.pages_)),
       slot_(std::exchange(other.slot_, -1)) {}
 
 Sequence& Sequence::operator=(Sequence&& other) noexcept {
   std::swap(pool_, other.pool_);
-  std::swap(tokens_, other.tokens_);
+  std::swap(length_, other.length_);
   std::swap(pending_, other.pending_);
   std::swap(pages_, other.pages_);
   std::swap(slot_, other.slot_);
@@ -48,7 +56,7 @@ Result<Sequence> Sequence::fork() const {
     copy.pages_.push_back(page);
     pool_->backend().copy_page(pages_[full], page);
   }
-  copy.tokens_ = tokens_;
+  copy.length_ = length_;
   return copy;
 }
 
@@ -75,7 +83,7 @@ Result<Segment> Sequence::extend(std::span<const TokenId> tokens, Phase phase, L
 }
 
 void Sequence::advance() {
-  tokens_.insert(tokens_.end(), pending_.begin(), pending_.end());
+  length_ += std::ssize(pending_);
   pending_.clear();
 }
 

@@ -1,4 +1,5 @@
-// One timeline of tokens and its state on the device: KV pages and a recurrent slot.
+// One timeline's state on the device: KV pages and a recurrent slot. Which tokens made it is its owner's
+// knowledge.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +18,8 @@ class Sequence {
  public:
   /// An empty sequence: no tokens, a zero recurrent state.
   static Result<Sequence> create(StatePool& pool);
+  /// The sequence of `length` tokens whose state lies in `pages` and `slot`, which it takes over.
+  static Sequence adopt(StatePool& pool, std::int64_t length, std::vector<PageId> pages, SlotId slot);
 
   Sequence(Sequence&& other) noexcept;
   Sequence& operator=(Sequence&& other) noexcept;
@@ -28,8 +31,9 @@ class Sequence {
   /// page and the recurrent slot are copied.
   Result<Sequence> fork() const;
 
-  [[nodiscard]] std::int64_t length() const { return static_cast<std::int64_t>(tokens_.size()); }
-  [[nodiscard]] std::span<const TokenId> tokens() const { return tokens_; }
+  [[nodiscard]] std::int64_t length() const { return length_; }  ///< tokens it holds
+  [[nodiscard]] std::span<const PageId> pages() const { return pages_; }
+  [[nodiscard]] SlotId slot() const { return slot_; }
 
   /// Makes room for `tokens` and describes them as a segment of the next step. The spans stay valid until
   /// advance(). On error nothing has changed; after a step that failed the sequence is
@@ -41,7 +45,7 @@ class Sequence {
  private:
   explicit Sequence(StatePool& pool) : pool_(&pool) {}
   StatePool* pool_ = nullptr;
-  std::vector<TokenId> tokens_;
+  std::int64_t length_ = 0;
   std::vector<TokenId> pending_;
   std::vector<PageId> pages_;
   SlotId slot_ = -1;

@@ -26,6 +26,7 @@ class StatePool {
   [[nodiscard]] bool is_shared(PageId page) const { return page_owners_[static_cast<std::size_t>(page)] > 1; }
 
   [[nodiscard]] Backend& backend() { return backend_; }
+  [[nodiscard]] std::int64_t pages() const { return static_cast<std::int64_t>(page_owners_.size()); }
   [[nodiscard]] std::int64_t free_pages() const { return static_cast<std::int64_t>(free_pages_.size()); }
   [[nodiscard]] std::int64_t free_slots() const { return static_cast<std::int64_t>(free_slots_.size()); }
 

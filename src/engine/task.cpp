@@ -2,70 +2,79 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace lily {
 
-Engine::Task::Task(GenerateRequest request, const LoadedModel& model,
-                   const std::shared_ptr<Generation>& generation)
+Task::Task(GenerateRequest request, const LoadedModel& model, const std::shared_ptr<Generation>& generation)
     : request_(std::move(request)),
       model_(model),
       generation_(generation),
       sampler_(request_.sampling, model.vocab_end()) {
   const std::int64_t room = model.max_seq() - prompt_tokens();
   max_tokens_ = request_.max_tokens > 0 ? std::min(request_.max_tokens, room) : room;
-  generation->usage_.prompt_tokens = prompt_tokens();
+  if (request_.timeout.count() > 0) deadline_ = since_ + request_.timeout;
+  usage_.prompt_tokens = prompt_tokens();
+  publish();
 }
 
-bool Engine::Task::cancelled() const {
+std::optional<FinishReason> Task::ended(Clock::time_point now) const {
   const auto generation = generation_.lock();
-  if (generation == nullptr) return true;
+  if (generation == nullptr) return FinishReason::kCancelled;
   const std::lock_guard lock(generation->mutex_);
-  return generation->cancelled_;
+  if (generation->cancelled_) return FinishReason::kCancelled;
+  if (now >= deadline_) return FinishReason::kTimeout;
+  return std::nullopt;
 }
 
-Result<void> Engine::Task::start(StatePool& pool) {
+void Task::begin(Sequence sequence, std::vector<std::int64_t> plan) {
+  sequence_ = std::move(sequence);
+  plan_ = std::move(plan);
+  usage_.cached_tokens = position();
   note_time(&GenerationUsage::queue_seconds);
-  LILY_TRY(sequence_, Sequence::create(pool));
-  return {};
 }
 
-Result<Segment> Engine::Task::next_segment(std::int64_t chunk) {
+std::int64_t Task::prefill_rows(std::int64_t budget) const {
+  const auto stop = std::ranges::upper_bound(plan_, position());
+  const std::int64_t remaining = (stop != plan_.end() ? *stop : prompt_tokens()) - position();
+  if (remaining <= budget) return remaining;
+  return std::max<std::int64_t>((position() + budget) / kPrefillGrid * kPrefillGrid - position(), 0);
+}
+
+Result<Segment> Task::next_segment(std::int64_t rows) {
   if (!prefilling()) {
     return sequence_->extend(std::span(generated_).last(1), Phase::kDecode, Logits::kLast);
   }
-  const std::int64_t remaining = prompt_tokens() - prefilled_;
-  const std::int64_t count = next_chunk(sequence_->length(), remaining, chunk);
-  const auto part = std::span<const TokenId>(request_.prompt)
-                        .subspan(static_cast<std::size_t>(prefilled_), static_cast<std::size_t>(count));
-  return sequence_->extend(part, Phase::kPrefill, count == remaining ? Logits::kLast : Logits::kNone);
+  const auto part = prompt().subspan(static_cast<std::size_t>(position()), static_cast<std::size_t>(rows));
+  const bool last = position() + rows == prompt_tokens();
+  return sequence_->extend(part, Phase::kPrefill, last ? Logits::kLast : Logits::kNone);
 }
 
-bool Engine::Task::advance(const Segment& segment, std::span<float> logits) {
-  const bool was_prefill = prefilling();
-  if (was_prefill) prefilled_ += segment.rows();
+bool Task::advance(const Segment& segment, std::span<float> logits) {
   sequence_->advance();
-  note_time(was_prefill ? &GenerationUsage::prefill_seconds : &GenerationUsage::decode_seconds);
-  if (const auto generation = generation_.lock()) {
-    const std::lock_guard lock(generation->mutex_);
-    generation->prefilled_ = prefilled_;
-  }
+  note_time(segment.phase == Phase::kPrefill ? &GenerationUsage::prefill_seconds
+                                             : &GenerationUsage::decode_seconds);
   if (logits.empty()) return false;
   if (std::ranges::any_of(logits, [](float l) { return std::isnan(l); })) {
     finish(FinishReason::kError,
            fail(ErrorCode::kInternal, "the model produced logits that are not numbers at position {}",
-                sequence_->length()));
+                position()));
     return true;
   }
-  return accept(
-      sampler_.sample(logits, request_.prompt, generated_, request_.logprobs, request_.top_logprobs));
+  std::span<const std::uint64_t> allowed;
+  if (request_.guide != nullptr) allowed = request_.guide->allowed();
+  return accept(sampler_.sample(logits, request_.prompt, generated_, request_.logprobs, request_.top_logprobs,
+                                allowed));
 }
 
-bool Engine::Task::accept(const Sampled& token) {
+bool Task::accept(const Sampled& token) {
   generated_.push_back(token.id);
+  usage_.completion_tokens = generated_tokens();
   const bool stop = !request_.ignore_eos && std::ranges::binary_search(model_.eos(), token.id);
+  if (request_.guide != nullptr && !stop) request_.guide->accept(token.id);
   if (const auto generation = generation_.lock()) {
     const std::lock_guard lock(generation->mutex_);
-    generation->usage_.completion_tokens = generated_tokens();
+    generation->usage_ = usage_;
     if (!stop) generation->tokens_.push_back(token);
     generation->ready_.notify_all();
   }
@@ -77,7 +86,12 @@ bool Engine::Task::accept(const Sampled& token) {
   return stop || exhausted();
 }
 
-void Engine::Task::finish(FinishReason reason, Error error) {
+bool Task::checkpoint_due() const {
+  return std::ranges::binary_search(plan_, position());
+}
+
+void Task::finish(FinishReason reason, Error error) {
+  reason_ = reason;
   const auto generation = generation_.lock();
   if (generation == nullptr) return;
   const std::lock_guard lock(generation->mutex_);
@@ -86,15 +100,32 @@ void Engine::Task::finish(FinishReason reason, Error error) {
   generation->ready_.notify_all();
 }
 
+std::vector<TokenId> Task::evaluated() const {
+  std::vector<TokenId> tokens = request_.prompt;
+  tokens.insert(tokens.end(), generated_.begin(), generated_.end());
+  tokens.resize(static_cast<std::size_t>(position()));
+  return tokens;
+}
+
+std::optional<Sequence> Task::take_sequence() {
+  if (reason_ == FinishReason::kError) return std::nullopt;
+  return std::exchange(sequence_, std::nullopt);
+}
+
 // Adds the time since the last call to one of the usage's clocks.
-void Engine::Task::note_time(double GenerationUsage::* phase) {
+void Task::note_time(double GenerationUsage::* phase) {
   const auto now = Clock::now();
-  const double seconds = std::chrono::duration<double>(now - since_).count();
+  usage_.*phase += std::chrono::duration<double>(now - since_).count();
   since_ = now;
-  if (const auto generation = generation_.lock()) {
-    const std::lock_guard lock(generation->mutex_);
-    generation->usage_.*phase += seconds;
-  }
+  publish();
+}
+
+void Task::publish() {
+  const auto generation = generation_.lock();
+  if (generation == nullptr) return;
+  const std::lock_guard lock(generation->mutex_);
+  generation->usage_ = usage_;
+  generation->prefilled_ = std::min(position(), prompt_tokens());
 }
 
 }  // namespace lily

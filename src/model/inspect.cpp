@@ -18,8 +18,8 @@ std::int64_t state_bytes(const Shapes& s) {
          (kF32Bytes * s.recurrent_state_size() + kBf16Bytes * kConvHistory * s.conv_channels());
 }
 
-std::int64_t kv_bytes_per_token(const Shapes& s) {
-  return s.attention_layers * 2 * s.kv_dim() * kBf16Bytes;
+std::int64_t kv_bytes_per_token(const Shapes& s, KvType type) {
+  return s.attention_layers * 2 * s.kv_heads * kv_row_bytes(type);
 }
 
 std::vector<std::int64_t> context_lengths(std::int64_t limit) {
@@ -33,7 +33,7 @@ std::vector<std::int64_t> context_lengths(std::int64_t limit) {
 
 void add_costs(const Checkpoint& checkpoint, const ModelWeights& weights, ModelReport& report) {
   report.state_bytes = state_bytes(weights.shapes);
-  report.kv_bytes_per_token = kv_bytes_per_token(weights.shapes);
+  report.kv_bytes_per_token = kv_bytes_per_token(weights.shapes, report.kv_type);
   report.stored_bytes = weights.stored_bytes();
   report.token_bytes = weights.token_bytes();
   report.parameters = weights.parameters().total();
@@ -107,16 +107,18 @@ std::string contexts_table(const ModelReport& report) {
     text += fmt::format("  {:<20}{:>12}{:>18}{:>18}\n", cost.tokens, shown(cost.kv_bytes),
                         shown(cost.memory_bytes), shown(cost.token_bytes));
   }
-  return text + fmt::format("  (KV {} a token; recurrent state {} a sequence)\n",
-                            shown(report.kv_bytes_per_token), shown(report.state_bytes));
+  return text + fmt::format("  ({} KV, {} a token; recurrent state {} a sequence)\n",
+                            kv_type_name(report.kv_type), shown(report.kv_bytes_per_token),
+                            shown(report.state_bytes));
 }
 
 }  // namespace
 
-Result<ModelReport> inspect_model(const std::string& model) {
+Result<ModelReport> inspect_model(const std::string& model, KvType kv_type) {
   LILY_TRY(const auto files, ModelFiles::open(model));
   ModelReport report;
   report.model = model;
+  report.kv_type = kv_type;
   auto checkpoint = Checkpoint::open_collecting(files, report.problems);
   if (!checkpoint.ok()) {
     report.problems.push_back(std::move(checkpoint).error());

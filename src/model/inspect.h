@@ -8,12 +8,13 @@
 
 #include "base/result.h"
 #include "checkpoint/config.h"
+#include "model/kv_type.h"
 #include "model/weights.h"
 
 namespace lily {
 
-/// What a sequence of `tokens` costs beside the weights. KV rows are bf16, the recurrent state f32, the
-/// convolution's rows bf16: the least a backend can do with.
+/// What a sequence of `tokens` costs beside the weights. The recurrent state is f32, the convolution's rows
+/// bf16: the least a backend can do with.
 struct ContextCost {
   std::int64_t tokens = 0;
   std::int64_t kv_bytes = 0;      ///< of the whole context
@@ -33,6 +34,7 @@ struct ModelReport {
   std::int64_t parameters = 0;
   std::int64_t active_parameters = 0;
   std::int64_t state_bytes = 0;  ///< recurrent state and convolution rows of one sequence
+  KvType kv_type = KvType::kBf16;
   std::int64_t kv_bytes_per_token = 0;
   std::vector<ContextCost> contexts;  ///< 4K, 32K, 128K as far as the model's own limit, and that
   std::vector<Error> problems;        ///< all that would not load, and why
@@ -42,7 +44,7 @@ struct ModelReport {
 
 /// `model` as ModelFiles::open takes it; fails only if there is no such directory. Reads headers and small
 /// vectors.
-Result<ModelReport> inspect_model(const std::string& model);
+Result<ModelReport> inspect_model(const std::string& model, KvType kv_type = KvType::kBf16);
 
 /// The report as text, for a terminal; ends with the problems, one a line.
 [[nodiscard]] std::string format_report(const ModelReport& report);

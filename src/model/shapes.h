@@ -52,6 +52,13 @@ struct Shapes {
     return linear_value_heads * kLinearHeadDim * kLinearHeadDim;
   }
 
+  /// Floats of a recurrent slot: state and convolution window of every gated-delta layer.
+  [[nodiscard]] std::int64_t slot_size() const {
+    return linear_layers * (recurrent_state_size() + kConvHistory * conv_channels());
+  }
+  /// Numbers in a KV page: K and V rows of every full-attention layer.
+  [[nodiscard]] std::int64_t page_size() const { return attention_layers * 2 * kKvPageTokens * kv_dim(); }
+
   static Shapes of(const ModelConfig& config);
 };
 

@@ -16,50 +16,48 @@ constexpr std::chrono::milliseconds kLook{50};
 
 }  // namespace
 
-ChatHandler::ChatHandler(Engine& engine, ChatDefaults defaults)
-    : engine_(engine), defaults_(std::move(defaults)) {}
-
-void ChatHandler::handle(const HttpRequest& request, ResponseWriter& writer) const {
-  const auto parsed = parse_chat_request(request.body, defaults_);
-  if (const auto* error = std::get_if<ApiError>(&parsed)) {
-    HttpResponse response = error_response(*error);
-    // A body that is no JSON may have been cut by a wrong length: what follows is not to be read as a
-    // request.
-    response.close = error->code == "invalid_json";
-    return writer.send(response);
-  }
-  const auto& chat = std::get<ChatRequest>(parsed);
-  auto submitted = submit(chat);
-  if (const auto* error = std::get_if<ApiError>(&submitted)) return writer.send(error_response(*error));
+void ChatHandler::handle(const ChatRequest& request, ChatDialect& dialect, ResponseWriter& writer) const {
+  auto submitted = submit(request);
+  if (const auto* error = std::get_if<ApiError>(&submitted)) return writer.send(dialect.error(*error));
   auto& accepted = std::get<Accepted>(submitted);
-  ChatSession session(*engine_.model().tokenizer(), std::move(accepted.generation), accepted.prompt, chat);
-  if (chat.stream) {
-    answer_stream(session, chat, writer);
+  ChatSession session(*engine_.model().tokenizer(), std::move(accepted.generation), accepted.prompt, request);
+  if (request.stream) {
+    answer_stream(session, dialect, writer);
   } else {
-    answer_whole(session, chat, writer);
+    answer_whole(session, dialect, writer);
   }
 }
 
-std::variant<ChatHandler::Accepted, ApiError> ChatHandler::submit(const ChatRequest& request) const {
+std::variant<std::vector<TokenId>, ApiError> ChatHandler::prompt(const ChatRequest& request) const {
+  if (request.prompt) return *request.prompt;
+  static const nlohmann::ordered_json kNoTools = nlohmann::ordered_json::array();
   const LoadedModel& model = engine_.model();
-  const auto text = model.chat_template()->render(*request.messages, nlohmann::ordered_json::array(),
+  const auto* tools = request.tools.definitions.get();
+  const auto text = model.chat_template()->render(*request.messages, tools != nullptr ? *tools : kNoTools,
                                                   request.template_options);
-  if (!text.ok()) {
-    ApiError error = to_api_error(text.error());
-    error.param = "messages";
-    return error;
-  }
-  Accepted accepted;
-  accepted.prompt = model.tokenizer()->encode(*text);
+  if (text.ok()) return model.tokenizer()->encode(*text);
+  ApiError error = to_api_error(text.error());
+  error.param = "messages";
+  return error;
+}
+
+std::variant<ChatHandler::Accepted, ApiError> ChatHandler::submit(const ChatRequest& request) const {
+  auto ids = prompt(request);
+  if (auto* error = std::get_if<ApiError>(&ids)) return std::move(*error);
+  Accepted accepted{std::get<std::vector<TokenId>>(std::move(ids)), nullptr};
+  auto guide = constraints_.guide(request, accepted.prompt);
+  if (auto* error = std::get_if<ApiError>(&guide)) return std::move(*error);
   auto generation = engine_.submit({.prompt = accepted.prompt,
                                     .sampling = request.sampling,
                                     .max_tokens = request.max_tokens,
                                     .logprobs = request.logprobs,
-                                    .top_logprobs = request.top_logprobs});
+                                    .top_logprobs = request.top_logprobs,
+                                    .guide = std::get<std::shared_ptr<TokenGuide>>(std::move(guide)),
+                                    .timeout = request.timeout});
   if (!generation.ok()) {
     ApiError error = to_api_error(generation.error());
-    if (std::ssize(accepted.prompt) > model.max_seq()) {
-      error.param = "messages";
+    if (std::ssize(accepted.prompt) > engine_.model().max_seq()) {
+      error.param = request.prompt ? "prompt" : "messages";
       error.code = "context_length_exceeded";
     }
     return error;
@@ -69,57 +67,50 @@ std::variant<ChatHandler::Accepted, ApiError> ChatHandler::submit(const ChatRequ
 }
 
 // JSON may begin with spaces, so a space is the ping.
-void ChatHandler::answer_whole(ChatSession& session, const ChatRequest& request,
-                               ResponseWriter& writer) const {
+void ChatHandler::answer_whole(ChatSession& session, ChatDialect& dialect, ResponseWriter& writer) const {
   const HttpResponse head;
   ClientWatch watch(writer, head);
   ChatPiece answer;
   while (!session.finished()) {
-    if (auto piece = session.next(kLook)) {
-      answer.reasoning += piece->reasoning;
-      answer.content += piece->content;
-      std::ranges::move(piece->logprobs, std::back_inserter(answer.logprobs));
-    }
+    if (auto piece = session.next(kLook)) answer.append(std::move(*piece));
     if (!watch.alive(" ")) return;
   }
   HttpResponse response;
   if (const auto error = session.error()) {
-    response = error_response(*error);
+    response = dialect.error(*error);
   } else {
-    response.body =
-        chat_completion_json(identity(), answer, session.finish_reason(), session.usage(), request.logprobs);
+    response.body = dialect.whole(answer, session.end());
   }
   if (!writer.begun()) return writer.send(response);
   if (watch.write(response.body)) writer.end();
 }
 
-void ChatHandler::answer_stream(ChatSession& session, const ChatRequest& request,
-                                ResponseWriter& writer) const {
-  const ChatIdentity id = identity();
+void ChatHandler::answer_stream(ChatSession& session, ChatDialect& dialect, ResponseWriter& writer) const {
+  const ChatUsage prompt{.prompt_tokens = session.prompt_tokens()};
   const HttpResponse head{.content_type = "text/event-stream",
-                          .body = sse_event(chat_role_chunk(id)),
+                          .body = dialect.begin(prompt),
                           .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}};
   writer.begin(head);
   ClientWatch watch(writer, head);
-  const auto prompt_tokens = session.usage().prompt_tokens;
   while (!session.finished()) {
     const auto piece = session.next(kLook);
-    if (piece && !piece->empty() && !watch.write(sse_event(chat_piece_chunk(id, *piece)))) return;
-    if (!watch.alive(sse_comment(fmt::format("keepalive {}/{}", session.prefilled(), prompt_tokens)))) return;
+    if (const std::string text = piece && !piece->empty() ? dialect.piece(*piece) : ""; !text.empty()) {
+      if (!watch.write(text)) return;
+    }
+    const auto ping =
+        sse_comment(fmt::format("keepalive {}/{}", session.prefilled(), session.prompt_tokens()));
+    if (!watch.alive(ping)) return;
   }
-  std::string tail;
-  if (const auto error = session.error()) {
-    tail = sse_event(error_json(*error));
-  } else {
-    tail = sse_event(chat_finish_chunk(id, session.finish_reason()));
-    if (request.include_usage) tail += sse_event(chat_usage_chunk(id, session.usage()));
-    tail += sse_event("[DONE]");
-  }
-  if (watch.write(tail)) writer.end();
+  const auto error = session.error();
+  if (watch.write(error ? dialect.break_off(*error) : dialect.end(session.end()))) writer.end();
 }
 
-ChatIdentity ChatHandler::identity() const {
-  return {random_id("chatcmpl-"), static_cast<std::int64_t>(std::time(nullptr)), engine_.model().name()};
+ChatIdentity ChatHandler::identity(std::string_view prefix) const {
+  return {random_id(prefix), static_cast<std::int64_t>(std::time(nullptr)), model_name_};
+}
+
+ChatDefaults ChatHandler::defaults() const {
+  return {engine_.model().sampling_defaults(), engine_.model().vocab_end()};
 }
 
 }  // namespace lily

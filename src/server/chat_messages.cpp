@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "server/billing_line.h"
 #include "server/field_reader.h"
 #include "text/python_json.h"
 
@@ -43,24 +44,6 @@ std::string content_text(const FieldReader& message, std::optional<ApiError>& er
   return text;
 }
 
-// `arguments` is a JSON text in a string (OpenAI's way), or the object itself.
-Json call_arguments(const FieldReader& function, std::optional<ApiError>& error) {
-  const Json* arguments = function.find("arguments");
-  if (arguments == nullptr) return Json::object();
-  if (arguments->is_object()) return *arguments;
-  const std::string path = function.path_of("arguments");
-  if (arguments->is_string()) {
-    const auto& text = arguments->get_ref<const std::string&>();
-    if (text.empty()) return Json::object();
-    auto parsed = parse_template_json(text);
-    if (parsed.ok() && parsed->is_object()) return std::move(parsed).value();
-    error = invalid_field(path, "expected the text of a JSON object, found " + describe(*arguments));
-  } else {
-    error = invalid_field(path, "expected a string, found " + describe(*arguments));
-  }
-  return Json::object();
-}
-
 Json normalize_call(const Json& call, const std::string& path, std::optional<ApiError>& error) {
   const FieldReader fields(call, path, error);
   const Json* function = fields.find("function");
@@ -71,7 +54,7 @@ Json normalize_call(const Json& call, const std::string& path, std::optional<Api
   std::string name;
   inner.string("name", name);
   if (!error && name.empty()) inner.fail("name", "expected the name of a function");
-  Json arguments = call_arguments(inner, error);
+  Json arguments = normalize_arguments(inner, error);
   return {{"type", "function"}, {"function", {{"name", name}, {"arguments", std::move(arguments)}}}};
 }
 
@@ -94,6 +77,9 @@ Json normalize_message(const Json& message, const std::string& path, std::option
   fields.string("role", role);
   if (!error && role.empty()) fields.fail("role", "expected a role, found nothing");
   Json out = {{"role", role == "developer" ? "system" : role}, {"content", content_text(fields, error)}};
+  if (out["role"] == "system") {
+    out["content"] = std::string(without_billing_line(out["content"].get_ref<const std::string&>()));
+  }
   if (role == "assistant") {
     const auto* field = fields.find("reasoning_content") != nullptr ? "reasoning_content" : "reasoning";
     std::string reasoning;
@@ -105,6 +91,24 @@ Json normalize_message(const Json& message, const std::string& path, std::option
 }
 
 }  // namespace
+
+Json normalize_arguments(const FieldReader& function, std::optional<ApiError>& error) {
+  const Json* arguments = function.find("arguments");
+  if (arguments == nullptr) return Json::object();
+  if (arguments->is_object()) return *arguments;
+  if (!arguments->is_string()) {
+    error = invalid_field(function.path_of("arguments"), "expected a string, found " + describe(*arguments));
+    return {};
+  }
+  const auto& text = arguments->get_ref<const std::string&>();
+  if (text.empty()) return Json::object();
+  auto parsed = parse_template_json(text);
+  if (parsed.ok() && parsed->is_object()) return std::move(parsed).value();
+  if (parsed.ok() && parsed->is_null()) return Json::object();
+  Json out = Json::object();
+  out["arguments"] = text;
+  return out;
+}
 
 Json normalize_messages(const Json& messages, std::optional<ApiError>& error) {
   Json out = Json::array();

@@ -5,12 +5,12 @@
 #include <chrono>
 #include <memory>
 #include <optional>
-#include <string_view>
+#include <span>
 #include <vector>
 
 #include "engine/engine.h"
-#include "server/errors.h"
-#include "server/openai.h"
+#include "server/chat_answer.h"
+#include "server/chat_request.h"
 #include "text/output_parser.h"
 #include "text/tokenizer.h"
 
@@ -30,27 +30,30 @@ class ChatSession {
   std::optional<ChatPiece> next(std::chrono::milliseconds patience);
 
   [[nodiscard]] bool finished() const { return finished_; }
+  [[nodiscard]] std::int64_t prompt_tokens() const { return prompt_tokens_; }
   /// Prompt tokens computed so far.
   [[nodiscard]] std::int64_t prefilled() const { return generation_->prefilled(); }
 
   /// Once finished: what went wrong, if the answer is not one.
   [[nodiscard]] std::optional<ApiError> error() const;
-  [[nodiscard]] std::string_view finish_reason() const;  ///< "stop" or "length"
-  [[nodiscard]] ChatUsage usage() const;
+  /// Once finished without error.
+  [[nodiscard]] ChatEnd end() const;
 
  private:
   ChatPiece take(const Sampled& token);
   ChatPiece piece(OutputDelta delta);
+  void stop_here();
   [[nodiscard]] ChatLogprob logprob(const Sampled& token) const;
 
   const Tokenizer& tokenizer_;
   std::shared_ptr<Generation> generation_;
   OutputParser parser_;
   bool with_logprobs_;
+  bool parallel_calls_;
   std::vector<ChatLogprob> held_logprobs_;  // of tokens whose text has not come out yet
   std::int64_t prompt_tokens_;
   std::int64_t taken_ = 0;
-  bool stopped_ = false;  // by a stop string
+  bool stopped_ = false;  // by us: a stop string, or the one call that was asked for
   bool finished_ = false;
 };
 

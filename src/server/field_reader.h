@@ -37,6 +37,8 @@ class FieldReader {
 
   /// The raw value; null when absent, null, or an error was met before.
   [[nodiscard]] const nlohmann::ordered_json* find(std::string_view name) const;
+  [[nodiscard]] const nlohmann::ordered_json& object() const { return object_; }
+  [[nodiscard]] const std::string& path() const { return path_; }
   /// Where a field stands, e.g. "messages[1].content".
   [[nodiscard]] std::string path_of(std::string_view name) const;
 

@@ -26,8 +26,10 @@ const std::string* HttpRequest::header(std::string_view name) const {
 }
 
 std::string_view http_reason(int status) {
-  static constexpr std::array<std::pair<int, std::string_view>, 17> kReasons = {{
+  static constexpr std::array<std::pair<int, std::string_view>, 19> kReasons = {{
       {200, "OK"},
+      {204, "No Content"},
+      {304, "Not Modified"},
       {400, "Bad Request"},
       {401, "Unauthorized"},
       {403, "Forbidden"},

@@ -93,6 +93,7 @@ void route(const std::vector<HttpRoute>& routes, const HttpRequest& request, Res
 struct HttpServer::Shared {
   std::vector<HttpRoute> routes;
   HttpLimits limits;
+  HttpGate gate;
   Tripwire draining;
   Tripwire stopping;
 
@@ -191,7 +192,7 @@ bool HttpServer::Shared::answer(Connection& connection, const HttpRequest& reque
   const auto start = Clock::now();
   ResponseWriter writer(connection, request, limits, draining.tripped());
   try {
-    route(routes, request, writer);
+    if (!gate || gate(request, writer)) route(routes, request, writer);
     LILY_CHECK(writer.begun() || writer.peer() == Peer::kGone, "{} {} was not answered", request.method,
                request.path);
   } catch (const std::exception& exception) {
@@ -259,8 +260,8 @@ std::uint16_t bound_port(int listener) {
 }  // namespace
 
 Result<std::unique_ptr<HttpServer>> HttpServer::start(const HttpAddress& address,
-                                                      std::vector<HttpRoute> routes,
-                                                      const HttpLimits& limits) {
+                                                      std::vector<HttpRoute> routes, const HttpLimits& limits,
+                                                      HttpGate gate) {
   // A write to a closed socket must be an error of that call, not the end of the process.
   std::signal(SIGPIPE, SIG_IGN);
   LILY_TRY(const int listener, bind_and_listen(address));
@@ -270,6 +271,7 @@ Result<std::unique_ptr<HttpServer>> HttpServer::start(const HttpAddress& address
   server->shared_ = std::make_shared<Shared>();
   server->shared_->routes = std::move(routes);
   server->shared_->limits = limits;
+  server->shared_->gate = std::move(gate);
   server->acceptor_ = std::thread(&HttpServer::accept_loop, server.get());
   return server;
 }

@@ -26,6 +26,9 @@ struct HttpRoute {
   HttpHandler handler;
 };
 
+/// Looks at every request before its route is found: true lets it on, false has answered it.
+using HttpGate = std::function<bool(const HttpRequest&, ResponseWriter&)>;
+
 struct HttpAddress {
   std::string host = "127.0.0.1";  ///< a name or a numeric address
   std::uint16_t port = 8080;       ///< 0: any free one
@@ -35,7 +38,7 @@ class HttpServer {
  public:
   /// Binds and starts to serve. Errors name the address.
   static Result<std::unique_ptr<HttpServer>> start(const HttpAddress& address, std::vector<HttpRoute> routes,
-                                                   const HttpLimits& limits);
+                                                   const HttpLimits& limits, HttpGate gate = {});
   ~HttpServer();  ///< stop(0)
 
   [[nodiscard]] std::uint16_t port() const { return port_; }

@@ -5,6 +5,7 @@
 
 #include "server/json.h"
 #include "server/openai.h"
+#include "server/sse.h"
 
 namespace lily {
 namespace {
@@ -28,24 +29,23 @@ Json token_json(const std::string& bytes, float logprob) {
   return {{"token", bytes}, {"logprob", value}, {"bytes", std::move(byte_list)}};
 }
 
-Json logprobs_json(const std::vector<ChatLogprob>& logprobs) {
-  Json content = Json::array();
-  for (const ChatLogprob& entry : logprobs) {
-    Json token = token_json(entry.bytes, entry.logprob);
-    token["top_logprobs"] = Json::array();
-    for (const auto& other : entry.top)
-      token["top_logprobs"].push_back(token_json(other.bytes, other.logprob));
-    content.push_back(std::move(token));
+// The first part of a streamed call carries id, type and name, the others index and arguments alone.
+Json calls_json(const std::vector<ChatToolCall>& calls, bool streamed) {
+  Json list = Json::array();
+  for (const ChatToolCall& call : calls) {
+    Json out = Json::object();
+    if (streamed) out["index"] = call.index;
+    Json function = Json::object();
+    if (!call.id.empty()) {
+      out["id"] = call.id;
+      out["type"] = "function";
+      function["name"] = call.name;
+    }
+    function["arguments"] = call.arguments;
+    out["function"] = std::move(function);
+    list.push_back(std::move(out));
   }
-  return {{"content", std::move(content)}};
-}
-
-Json usage_json(const ChatUsage& usage) {
-  return {{"prompt_tokens", usage.prompt_tokens},
-          {"completion_tokens", usage.completion_tokens},
-          {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
-          {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}},
-          {"completion_tokens_details", {{"reasoning_tokens", usage.reasoning_tokens}}}};
+  return list;
 }
 
 Json head(const ChatIdentity& identity, const char* object) {
@@ -55,7 +55,7 @@ Json head(const ChatIdentity& identity, const char* object) {
 std::string chunk(const ChatIdentity& identity, Json choice) {
   Json out = head(identity, "chat.completion.chunk");
   out["choices"] = Json::array({std::move(choice)});
-  return dump_json(out);
+  return sse_event(dump_json(out));
 }
 
 Json card_json(const ModelCard& card) {
@@ -68,49 +68,95 @@ Json card_json(const ModelCard& card) {
 
 }  // namespace
 
-std::string chat_completion_json(const ChatIdentity& identity, const ChatPiece& answer,
-                                 std::string_view finish_reason, const ChatUsage& usage, bool with_logprobs) {
-  Json message = {{"role", "assistant"}, {"content", ""}};
+std::string_view openai_finish_reason(const ChatEnd& end) {
+  switch (end.reason) {
+    case ChatEnd::Reason::kStop:
+    case ChatEnd::Reason::kStopString:
+      return "stop";
+    case ChatEnd::Reason::kLength:
+      return "length";
+    case ChatEnd::Reason::kToolCalls:
+      return "tool_calls";
+  }
+  return "stop";
+}
+
+Json openai_usage(const ChatUsage& usage) {
+  return {{"prompt_tokens", usage.prompt_tokens},
+          {"completion_tokens", usage.completion_tokens},
+          {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
+          {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}},
+          {"completion_tokens_details", {{"reasoning_tokens", usage.reasoning_tokens}}}};
+}
+
+Json openai_logprobs(const std::vector<ChatLogprob>& logprobs) {
+  Json content = Json::array();
+  for (const ChatLogprob& entry : logprobs) {
+    Json token = token_json(entry.bytes, entry.logprob);
+    token["top_logprobs"] = Json::array();
+    for (const auto& other : entry.top)
+      token["top_logprobs"].push_back(token_json(other.bytes, other.logprob));
+    content.push_back(std::move(token));
+  }
+  return {{"content", std::move(content)}};
+}
+
+OpenAiDialect::OpenAiDialect(ChatIdentity identity, const OpenAiChat& request)
+    : identity_(std::move(identity)),
+      with_logprobs_(request.chat.logprobs),
+      include_usage_(request.include_usage) {}
+
+std::string OpenAiDialect::whole(const ChatPiece& answer, const ChatEnd& end) {
+  Json message = {{"role", "assistant"}, {"content", answer.calls.empty() ? Json("") : Json(nullptr)}};
   put_text(answer, message);
+  if (!answer.calls.empty()) message["tool_calls"] = calls_json(answer.calls, false);
   Json choice = {{"index", 0}, {"message", std::move(message)}};
-  if (with_logprobs) choice["logprobs"] = logprobs_json(answer.logprobs);
-  choice["finish_reason"] = finish_reason;
-  Json out = head(identity, "chat.completion");
+  if (with_logprobs_) choice["logprobs"] = openai_logprobs(answer.logprobs);
+  choice["finish_reason"] = openai_finish_reason(end);
+  Json out = head(identity_, "chat.completion");
   out["choices"] = Json::array({std::move(choice)});
-  out["usage"] = usage_json(usage);
+  out["usage"] = openai_usage(end.usage);
   return dump_json(out);
 }
 
-std::string chat_role_chunk(const ChatIdentity& identity) {
-  return chunk(identity, {{"index", 0}, {"delta", {{"role", "assistant"}}}, {"finish_reason", nullptr}});
+std::string OpenAiDialect::begin(const ChatUsage&) {
+  return chunk(identity_, {{"index", 0}, {"delta", {{"role", "assistant"}}}, {"finish_reason", nullptr}});
 }
 
-std::string chat_piece_chunk(const ChatIdentity& identity, const ChatPiece& piece) {
+std::string OpenAiDialect::piece(const ChatPiece& piece) {
   Json delta = Json::object();
   put_text(piece, delta);
+  if (!piece.calls.empty()) delta["tool_calls"] = calls_json(piece.calls, true);
   Json choice = {{"index", 0}, {"delta", std::move(delta)}};
-  if (!piece.logprobs.empty()) choice["logprobs"] = logprobs_json(piece.logprobs);
+  if (!piece.logprobs.empty()) choice["logprobs"] = openai_logprobs(piece.logprobs);
   choice["finish_reason"] = nullptr;
-  return chunk(identity, std::move(choice));
+  return chunk(identity_, std::move(choice));
 }
 
-std::string chat_finish_chunk(const ChatIdentity& identity, std::string_view finish_reason) {
-  return chunk(identity, {{"index", 0}, {"delta", Json::object()}, {"finish_reason", finish_reason}});
+std::string OpenAiDialect::end(const ChatEnd& end) {
+  std::string out = chunk(
+      identity_, {{"index", 0}, {"delta", Json::object()}, {"finish_reason", openai_finish_reason(end)}});
+  if (include_usage_) {
+    Json usage = head(identity_, "chat.completion.chunk");
+    usage["choices"] = Json::array();
+    usage["usage"] = openai_usage(end.usage);
+    out += sse_event(dump_json(usage));
+  }
+  return out + sse_event("[DONE]");
 }
 
-std::string chat_usage_chunk(const ChatIdentity& identity, const ChatUsage& usage) {
-  Json out = head(identity, "chat.completion.chunk");
-  out["choices"] = Json::array();
-  out["usage"] = usage_json(usage);
-  return dump_json(out);
+std::string OpenAiDialect::break_off(const ApiError& error) {
+  return sse_event(error_json(error));
 }
 
 std::string model_json(const ModelCard& card) {
   return dump_json(card_json(card));
 }
 
-std::string model_list_json(const ModelCard& card) {
-  return dump_json({{"object", "list"}, {"data", Json::array({card_json(card)})}});
+std::string model_list_json(const std::vector<ModelCard>& cards) {
+  Json list = Json::array();
+  for (const ModelCard& card : cards) list.push_back(card_json(card));
+  return dump_json({{"object", "list"}, {"data", std::move(list)}});
 }
 
 }  // namespace lily

@@ -22,7 +22,9 @@ std::string ResponseWriter::head(const HttpResponse& response, Framing framing) 
   fmt::format_to(out, "Content-Type: {}\r\n", response.content_type);
   if (framing == Framing::kLength) fmt::format_to(out, "Content-Length: {}\r\n", response.body.size());
   if (framing == Framing::kChunked) text += "Transfer-Encoding: chunked\r\n";
-  for (const HttpHeader& field : response.headers) fmt::format_to(out, "{}: {}\r\n", field.name, field.value);
+  for (const auto* fields : {&response.headers, &headers_}) {
+    for (const HttpHeader& field : *fields) fmt::format_to(out, "{}: {}\r\n", field.name, field.value);
+  }
   fmt::format_to(out, "X-Request-Id: {}\r\n", request_.id);
   if (last_) {
     text += "Connection: close\r\n";
@@ -38,7 +40,8 @@ void ResponseWriter::send(const HttpResponse& response) {
   status_ = response.status;
   last_ = last_ || response.close;
   std::string bytes = head(response, Framing::kLength);
-  if (request_.method != "HEAD") bytes += response.body;
+  // Both say the length of what a GET would have brought.
+  if (request_.method != "HEAD" && response.status != 304) bytes += response.body;
   put(bytes);
   complete_ = true;
 }

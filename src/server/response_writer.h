@@ -3,6 +3,8 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "server/connection.h"
 #include "server/http.h"
@@ -13,6 +15,9 @@ class ResponseWriter {
  public:
   /// `last`: the connection closes after this answer.
   ResponseWriter(Connection& connection, const HttpRequest& request, const HttpLimits& limits, bool last);
+
+  /// Headers that the answer will have whatever it is.
+  void add_headers(std::vector<HttpHeader> headers) { headers_ = std::move(headers); }
 
   /// The whole answer.
   void send(const HttpResponse& response);
@@ -41,6 +46,7 @@ class ResponseWriter {
   Connection& connection_;
   const HttpRequest& request_;
   const HttpLimits& limits_;
+  std::vector<HttpHeader> headers_;
   Framing framing_ = Framing::kLength;
   int status_ = 0;
   bool last_;

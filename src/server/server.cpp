@@ -2,19 +2,19 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <ctime>
-#include <nlohmann/json.hpp>
 
 #include "base/log.h"
+#include "server/access.h"
 #include "server/chat_handler.h"
-#include "server/errors.h"
-#include "server/json.h"
-#include "server/openai.h"
+#include "server/metrics.h"
+#include "server/routes.h"
 
 namespace lily {
 namespace {
@@ -58,57 +58,20 @@ Result<void> check_model(const LoadedModel& model) {
   return {};
 }
 
-HttpResponse health(const Engine& engine, bool draining) {
-  const Engine::Stats stats = engine.stats();
-  HttpResponse response{.status = draining ? 503 : 200};
-  response.body = dump_json({{"status", draining ? "draining" : "ok"},
-                             {"model", engine.model().name()},
-                             {"running", stats.running},
-                             {"queued", stats.queued}});
-  return response;
-}
-
-HttpResponse model_by_name(const ModelCard& card, const std::string& name) {
-  if (name == card.name) return {.body = model_json(card)};
-  return error_response(
-      {.status = 404,
-       .message = "the model '" + name + "' does not exist; this server has '" + card.name + "'",
-       .param = "model",
-       .code = "model_not_found"});
-}
-
-std::vector<HttpRoute> make_routes(const Engine& engine, const ChatHandler& chat,
-                                   const std::atomic<bool>& draining) {
-  const ModelCard card{engine.model().name(), static_cast<std::int64_t>(std::time(nullptr)),
-                       engine.model().max_seq()};
-  const auto always = [](HttpResponse response) {
-    return [response = std::move(response)](const HttpRequest&, ResponseWriter& writer) {
-      writer.send(response);
-    };
-  };
-  return {
-      {"GET", "/", always({.content_type = "text/plain; charset=utf-8", .body = "lily is running\n"})},
-      {"GET", "/health",
-       [&](const HttpRequest&, ResponseWriter& writer) { writer.send(health(engine, draining)); }},
-      {"GET", "/v1/models", always({.body = model_list_json(card)})},
-      {"GET", "/v1/models/*",
-       [card](const HttpRequest& request, ResponseWriter& writer) {
-         writer.send(model_by_name(card, request.path.substr(std::strlen("/v1/models/"))));
-       }},
-      {"POST", "/v1/chat/completions",
-       [&](const HttpRequest& request, ResponseWriter& writer) { chat.handle(request, writer); }},
-  };
-}
-
 }  // namespace
 
 Result<void> run_server(Engine& engine, const ServerOptions& options) {
   LILY_TRY_VOID(check_model(engine.model()));
-  const ChatHandler chat(engine, {engine.model().sampling_defaults(), engine.model().vocab_end()});
+  ServedModel served{options.names, static_cast<std::int64_t>(std::time(nullptr))};
+  if (served.names.empty()) served.names.push_back(engine.model().name());
+  const ChatHandler chat(engine, served.names.front());
+  Metrics metrics;
   std::atomic<bool> draining = false;
   LILY_TRY_VOID(catch_signals());
   LILY_TRY(const auto http,
-           HttpServer::start(options.address, make_routes(engine, chat, draining), options.limits));
+           HttpServer::start(options.address, make_routes(engine, chat, metrics, std::move(served), draining),
+                             options.limits, Access(options.access, options.address.host)));
+  engine.observe([&](FinishReason reason, const GenerationUsage& usage) { metrics.record(reason, usage); });
   if (options.on_ready) options.on_ready({options.address.host, http->port()});
 
   wait_for_signal();
@@ -117,6 +80,7 @@ Result<void> run_server(Engine& engine, const ServerOptions& options) {
   http->drain();
   engine.drain(options.drain);
   http->stop(kLastBytes);
+  engine.observe({});
   return {};
 }
 

@@ -4,16 +4,23 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "engine/engine.h"
+#include "server/access.h"
 #include "server/http_server.h"
 
 namespace lily {
 
 struct ServerOptions {
+  /// What the model is called: the first name stands in answers, all are listed. Empty: the checkpoint's
+  /// name.
+  std::vector<std::string> names;
   HttpAddress address;
   HttpLimits limits;
+  AccessOptions access;
   /// How long answers under way may go on after SIGTERM or SIGINT.
   std::chrono::milliseconds drain{30'000};
   /// Called once, when connections are accepted: port 0 has become a real one.

@@ -11,6 +11,11 @@ namespace lily {
   return std::string("data: ").append(data).append("\n\n");
 }
 
+/// One with a name.
+[[nodiscard]] inline std::string sse_event(std::string_view name, std::string_view data) {
+  return std::string("event: ").append(name).append("\ndata: ").append(data).append("\n\n");
+}
+
 /// A line that clients skip; it keeps proxies and idle timers quiet.
 [[nodiscard]] inline std::string sse_comment(std::string_view text) {
   return std::string(": ").append(text).append("\n\n");

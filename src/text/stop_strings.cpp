@@ -39,6 +39,7 @@ bool StopStrings::push(std::string_view text, std::string& out) {
     }
     if (match > 0) {
       out.append(held_, 0, held_.size() - match);
+      met_ = held_.substr(held_.size() - match);
       held_.clear();
       return true;
     }

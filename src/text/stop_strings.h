@@ -22,6 +22,8 @@ class StopStrings {
   bool push(std::string_view text, std::string& out);
   /// Appends what was held back: no stop string came of it.
   void finish(std::string& out);
+  /// The stop string that push() met; empty before.
+  [[nodiscard]] const std::string& met() const { return met_; }
 
  private:
   struct Matcher {
@@ -36,6 +38,7 @@ class StopStrings {
 
   std::vector<Matcher> matchers_;
   std::string held_;
+  std::string met_;
 };
 
 }  // namespace lily

@@ -45,7 +45,7 @@ class Server:
 
     def request(self, method, path, body=None, headers=None):
         """(status, headers, body) of one request on a connection of its own."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=900)
         with contextlib.closing(connection):
             connection.request(method, path, body, headers or {})
             response = connection.getresponse()
@@ -192,9 +192,11 @@ class ServerCase(unittest.TestCase):
         events = self.server.stream({**request, "stream_options": {"include_usage": True}})
         choice = answer["choices"][0]
         for field in ("content", "reasoning_content", "reasoning"):
-            self.assertEqual(joined(events, field), choice["message"].get(field, ""), field)
+            self.assertEqual(joined(events, field), choice["message"].get(field) or "", field)
         self.assertEqual(finish_of(events), choice["finish_reason"])
+        cached = events[-1]["usage"].pop("prompt_tokens_details"), answer["usage"].pop("prompt_tokens_details")
         self.assertEqual(events[-1]["usage"], answer["usage"])
+        self.assertLess(max(c["cached_tokens"] for c in cached), answer["usage"]["prompt_tokens"])
         return answer
 
     def refused(self, request, param=None, status=400):

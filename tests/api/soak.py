@@ -1,17 +1,21 @@
-"""Five hundred mixed requests: good ones, malformed ones, clients that leave. Prints what the server's memory did.
+"""Five hundred mixed requests: good ones, conversations, malformed ones, slow senders, clients that leave, and a server that
+is stopped (SIGSTOP) for a moment now and then. Prints what its memory did.
 
-    LILY=build/release/lily python3 tests/api/soak.py [REQUESTS] [SEED]
+    LILY=build/release/lily python3 tests/api/soak.py [REQUESTS] [SEED] [MODEL]
 
-Fails if a good request is answered wrongly, something other than the expected errors comes back, the server dies, or
-work is left behind. Memory is printed rather than judged: allocators differ.
+Without MODEL a checkpoint is made whose answer is known; a MODEL's answers are taken from a server without a prefix cache.
+Fails if a good request is answered wrongly, something other than the expected errors comes back, the server dies, work is
+left behind, or memory goes on growing after the first quarter.
 """
 
 import json
 import pathlib
 import random
+import signal
 import sys
 import tempfile
 import threading
+import time
 
 from chain_checkpoint import Chain, write_chain
 from lily_server import Server, chat, chat_bytes, text_of
@@ -30,31 +34,82 @@ def resident_kib(process):
     return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
 
 
-def whole(server, rng):
-    prompt = "x" * rng.randrange(1, 400)
-    status, answer = server.post(chat(prompt, thinking=rng.random() < 0.5, logprobs=rng.random() < 0.3))
-    assert (status, text_of(answer)) == (200, b"".join(SENTENCE).decode()), answer
+def asked(content, thinking=False, **fields):
+    return chat(content, thinking, temperature=0, max_tokens=8, **fields)
 
 
-def stream(server, rng):
-    events = server.stream(chat("x" * rng.randrange(1, 400), thinking=False, stop=["zzz"]))
+class Known:
+    """What the model answers, from the text or from a server that caches nothing."""
+
+    def __init__(self, cold=None):
+        self.cold = cold
+        self.answers = {}
+        self.lock = threading.Lock()
+
+    def of(self, content):
+        if self.cold is None:
+            return b"".join(SENTENCE).decode()
+        with self.lock:
+            if content not in self.answers:
+                self.answers[content] = text_of(self.cold.post(asked(content))[1])
+            return self.answers[content]
+
+
+def prompt_of(rng):
+    """One of forty beginnings, some of them long, with one of a few ends: what a cache can share."""
+    start = rng.randrange(40)
+    return f"Tell me about thing {start}. " * (1 + start % 13) + "Please. " * rng.randrange(4)
+
+
+def whole(server, rng, known):
+    content = prompt_of(rng)
+    status, answer = server.post(asked(content, logprobs=rng.random() < 0.3))
+    assert (status, text_of(answer)) == (200, known.of(content)), answer
+
+
+def stream(server, rng, known):
+    content = prompt_of(rng)
+    events = server.stream(asked(content, stop=["zzz"]))
     text = "".join(event["choices"][0]["delta"].get("content", "") for event in events)
-    assert text == b"".join(SENTENCE).decode(), text
+    assert text == known.of(content), text
 
 
-def leaver(server, rng):
+def conversation(server, rng, known):
+    """The same question twice, then a turn after the answer."""
+    content = prompt_of(rng)
+    answers = [server.post(asked(content))[1] for _ in range(2)]
+    assert text_of(answers[0]) == text_of(answers[1]) == known.of(content), answers
+    turns = [{"role": "user", "content": content}, {"role": "assistant", "content": known.of(content)},
+             {"role": "user", "content": "And then?"}]
+    status, _ = server.post({**asked(""), "messages": turns})
+    assert status == 200
+
+
+def slow(server, rng, known):
+    content = prompt_of(rng)
+    data = chat_bytes(asked(content))
+    with server.connect() as client:
+        step = 1 + len(data) // 5
+        for begin in range(0, len(data), step):
+            client.send(data[begin : begin + step])
+            time.sleep(rng.random() * 0.05)
+        status, _, body = client.answer()
+    assert (status, text_of(json.loads(body))) == (200, known.of(content)), body
+
+
+def leaver(server, rng, _):
     with server.connect() as client:
         client.send(chat_bytes(chat("x" * rng.randrange(1, 2000), stream=rng.random() < 0.5))[: rng.randrange(10, 9999)])
         if rng.random() < 0.5:
             client.reset()
 
 
-def malformed(server, rng):
+def malformed(server, rng, _):
     status, answer = server.post(rng.choice(MALFORMED))
     assert status == 400 and "error" in answer, answer
 
 
-def not_http(server, rng):
+def not_http(server, rng, _):
     with server.connect() as client:
         client.send(rng.choice(NOT_HTTP))
         client.half_close()
@@ -62,45 +117,71 @@ def not_http(server, rng):
     assert answer.startswith((b"HTTP/1.1 400", b"HTTP/1.1 505")), answer
 
 
-def health(server, rng):
-    assert server.get(rng.choice(["/health", "/v1/models"]))[0] == 200
+def health(server, rng, _):
+    assert server.request("GET", rng.choice(["/health", "/v1/models", "/metrics"]))[0] == 200
 
 
-KINDS = [whole, stream, leaver, malformed, not_http, health]
+KINDS = [whole, stream, conversation, slow, leaver, malformed, not_http, health]
 
 
-def work(server, requests, seed, failures):
+def pauses(server, seed, done):
+    rng = random.Random(seed)
+    while not done.wait(rng.random() * 4):
+        server.process.send_signal(signal.SIGSTOP)
+        time.sleep(rng.random() * 0.5)
+        server.process.send_signal(signal.SIGCONT)
+
+
+def work(server, requests, seed, failures, known):
     rng = random.Random(seed)
     for _ in range(requests):
         kind = rng.choice(KINDS)
         try:
-            kind(server, rng)
+            kind(server, rng, known)
         except Exception as problem:  # every kind of failure counts, and the others go on
             failures.append(f"{kind.__name__}: {problem!r}")
 
 
-def soak(requests, seed):
+def soak(server, requests, seed, known):
     failures = []
-    with tempfile.TemporaryDirectory() as folder:
-        with Server(write_chain(pathlib.Path(folder) / "chain", Chain.answer(SENTENCE, [b"Hm."]))) as server:
-            work(server, 20, seed, failures)  # what is allocated once is allocated now
-            before = resident_kib(server.process)
-            threads = [threading.Thread(target=work, args=(server, requests // THREADS, seed + i + 1, failures))
-                       for i in range(THREADS)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            if not server.wait_idle(30):
-                failures.append(f"work is left behind: {server.stats()}")
-            after = resident_kib(server.process)
-            code, log = server.stop()
+    done = threading.Event()
+    stopper = threading.Thread(target=pauses, args=(server, seed, done))
+    stopper.start()
+    memory = []
+    for quarter in range(4):
+        threads = [threading.Thread(target=work, args=(server, requests // 4 // THREADS, f"{seed}.{quarter}.{i}", failures, known))
+                   for i in range(THREADS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        memory.append(resident_kib(server.process))
+    done.set()
+    stopper.join()
+    if not server.wait_idle(30):
+        failures.append(f"work is left behind: {server.stats()}")
+    if memory[-1] > memory[0] * 1.1 + 16 * 1024:
+        failures.append("memory goes on growing")
+    metrics = server.request("GET", "/metrics")[2].decode()
+    counts = {line.split()[0]: float(line.split()[1]) for line in metrics.splitlines() if "prefix_cache" in line and line[0] != "#"}
+    code, log = server.stop()
     if code != 0:
         failures.append(f"exit code {code}: {log}")
-    print(json.dumps({"requests": requests // THREADS * THREADS, "seed": seed, "rss_before_kib": before,
-                      "rss_after_kib": after, "failures": failures}, indent=2))
+    print(json.dumps({"requests": requests // 4 // THREADS * THREADS * 4, "seed": seed, "rss_kib": memory, "cache": counts,
+                      "failures": failures[:20]}, indent=2))
     return 1 if failures else 0
 
 
+def main(requests=500, seed=1, model=None):
+    flags = ["--exact", "--slots", 4, "--cache-mib", 32]
+    with tempfile.TemporaryDirectory() as folder:
+        if model is not None:
+            with Server(model, "--exact", "--cache-mib", 0) as cold, Server(model, *flags) as server:
+                return soak(server, requests, seed, Known(cold))
+        with Server(write_chain(pathlib.Path(folder) / "chain", Chain.answer(SENTENCE, [b"Hm."])), *flags) as server:
+            return soak(server, requests, seed, Known())
+
+
 if __name__ == "__main__":
-    sys.exit(soak(int(sys.argv[1]) if len(sys.argv) > 1 else 500, int(sys.argv[2]) if len(sys.argv) > 2 else 1))
+    arguments = sys.argv[1:]
+    sys.exit(main(*map(int, arguments[:2]), *arguments[2:]))

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <ctime>
 #include <numeric>
@@ -39,6 +40,28 @@ TEST_P(ThreadPoolTest, ParallelForCoversEveryIndexOnceAndCutsAtGrains) {
     });
     EXPECT_EQ(visits, std::vector<int>(static_cast<std::size_t>(count), 1));
   }
+}
+
+// A thread that is held up must not hold up the others: they take what is left.
+TEST(ThreadPool, ParallelForGoesOnAroundASlowThread) {
+  ThreadPool pool(2);
+  std::atomic<std::int64_t> others{0};
+  std::atomic<bool> held{false};
+  pool.parallel_for(1000, 1, [&](std::int64_t begin, std::int64_t end, int) {
+    if (!held.exchange(true)) {
+      while (others.load() < 1000 - (end - begin)) std::this_thread::yield();
+    } else {
+      others += end - begin;
+    }
+  });
+  EXPECT_GE(others.load(), 500);
+}
+
+TEST(ThreadPool, PinnedWorkersDoTheSame) {
+  ThreadPool pool(3, true);
+  std::vector<int> visits(100);
+  pool.parallel_tasks(100, [&](std::int64_t task, int) { ++visits[static_cast<std::size_t>(task)]; });
+  EXPECT_EQ(visits, std::vector<int>(100, 1));
 }
 
 TEST_P(ThreadPoolTest, ParallelTasksRunsEveryTaskOnce) {

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr SynthPreset kShape = {.name = "test",
                                 .description = "the smallest that has every kind of tensor",
-                                .vocab_size = 96,
+                                .vocab_size = 0,
                                 .hidden_size = 64,
                                 .num_hidden_layers = 4,
                                 .num_attention_heads = 2,
@@ -28,7 +28,7 @@ constexpr SynthPreset kShape = {.name = "test",
                                 .num_experts = 8,
                                 .num_experts_per_tok = 2,
                                 .moe_intermediate_size = 64,
-                                .max_position_embeddings = 1024};
+                                .max_position_embeddings = 0};
 
 TestTensor make_tensor(const TensorPlan& plan, const ModelConfig& parsed) {
   TestTensor tensor{plan, std::string(static_cast<std::size_t>(plan.bytes()), '\0')};
@@ -67,8 +67,11 @@ std::string safetensors_bytes(std::string_view header, std::string_view data) {
   return bytes.append(header).append(data);
 }
 
-TestCheckpoint::TestCheckpoint() {
-  const std::string text = synth_config_json(kShape);
+TestCheckpoint::TestCheckpoint(std::int64_t vocab_size, std::int64_t max_position_embeddings) {
+  SynthPreset shape = kShape;
+  shape.vocab_size = vocab_size;
+  shape.max_position_embeddings = max_position_embeddings;
+  const std::string text = synth_config_json(shape);
   config = nlohmann::json::parse(text);
   const auto parsed = parse_config(text);
   LILY_CHECK(parsed.ok(), "{}", parsed.error().message);

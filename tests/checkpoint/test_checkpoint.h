@@ -41,7 +41,7 @@ struct TestTensor {
 /// with a weight/scales/biases triple across two of them.
 class TestCheckpoint {
  public:
-  TestCheckpoint();
+  explicit TestCheckpoint(std::int64_t vocab_size = 96, std::int64_t max_position_embeddings = 1024);
 
   nlohmann::json config;                        ///< of config.json
   std::vector<std::vector<TestTensor>> shards;  ///< in file order

@@ -138,7 +138,14 @@ class Run(Folder):
                for more in ([], ["--threads", "1"], ["--chunk", "64"])}
         self.assertEqual(len(ids), 1)
 
+    def test_where_pages_and_threads_are_does_not_change_a_greedy_answer(self):
+        ids = {self.lily("run", "-p", HELLO, "--print-ids", *self.FLAGS, "--backend", "cpu", *more)
+               for more in ([], ["--prefault"], ["--pin", "--threads", "2"])}
+        self.assertEqual(len(ids), 1)
+
     def test_errors(self):
+        self.fails("run", "-p", "x", "--kv-type", "q3", code=2, says=["--kv-type", "q3"])
+        self.fails("run", "-p", "x", "--kv-type", "q8", "--backend", "reference", code=1, says="K and V in f32")
         self.fails("run", code=2, says="expected one of -p TEXT")
         self.fails("run", "-p", "x", "--ids", "1", code=2, says="found several")
         self.fails("run", "--ids", "1", "--think", code=2, says="--think")
@@ -216,6 +223,13 @@ class Eval(Folder):
         self.assertGreater(report["against"]["kl_mean"], 0)
         self.assertLess(report["against"]["kl_mean"], 0.05)
 
+    def test_eight_bit_keys_and_values_are_near_the_others(self):
+        report = self.evaluate("--backend", "cpu", "--kv-type", "q8", "--against", "cpu")
+        self.assertIn("q8 K/V", report["backend"])
+        self.assertIn("bf16 K/V", report["against"]["backend"])
+        self.assertGreater(report["against"]["kl_mean"], 0)
+        self.assertLess(report["against"]["kl_mean"], 0.01)
+
     def test_the_text_report_has_the_same_numbers(self):
         report = self.evaluate("--backend", "reference")
         text = self.lily("eval", "--text", self.folder / "text", "--backend", "reference")
@@ -245,6 +259,8 @@ class Bench(Folder):
             self.assertIn(f"{row['decode_tokens_per_second']:.2f}", table)
             self.assertIn(f"{row['context']},{row['prefill_tokens_per_second']}"[:10], "\n".join(lines))
         self.assertGreater(report["bandwidth_bytes_per_second"], 0)
+        self.assertGreater(report["planned_bytes"], 0)
+        self.assertGreaterEqual(report["resident_bytes"], report["mapped_file_bytes"])
 
     def test_the_tokens_are_those_of_run(self):
         self.lily("bench", "--contexts", "16", "--decode", "4", "--rounds", "1", "--json", self.folder / "b.json")
@@ -304,6 +320,9 @@ class Inspect(Folder):
         self.assertEqual((report["model"], report["loads"], report["problems"]), ("tiny", True, []))
         self.assertGreater(report["token_bytes"]["total"], 0)
         self.assertIn("loads", self.lily("inspect"))
+        eight = json.loads(self.lily("inspect", "--json", "--kv-type", "q8"))
+        self.assertEqual((report["kv_type"], eight["kv_type"]), ("bf16", "q8"))
+        self.assertEqual(eight["kv_bytes_per_token"] * 512, report["kv_bytes_per_token"] * 272)
 
     def test_a_damaged_checkpoint_is_reported_whole(self):
         out = self.folder / "model"

@@ -11,17 +11,25 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-std::unique_ptr<Engine> open(std::int64_t slots = 1, std::int64_t max_seq = 1024,
-                             std::int64_t max_queue = 64) {
+EngineOptions options_of(std::int64_t slots, std::int64_t max_seq, std::int64_t max_queue) {
   EngineOptions options;
   options.model.backend = {.name = "cpu", .exact = false, .threads = 2, .isa = "auto"};
   options.model.max_seq = max_seq;
   options.model.slots = slots;
   options.model.max_rows = 128;
   options.max_queue = max_queue;
+  return options;
+}
+
+std::unique_ptr<Engine> open(const EngineOptions& options) {
   auto engine = Engine::open(options);
   EXPECT_TRUE(engine.ok()) << (engine.ok() ? "" : engine.error().message);
   return engine.ok() ? std::move(engine).value() : nullptr;
+}
+
+std::unique_ptr<Engine> open(std::int64_t slots = 1, std::int64_t max_seq = 1024,
+                             std::int64_t max_queue = 64) {
+  return open(options_of(slots, max_seq, max_queue));
 }
 
 GenerateRequest request(std::size_t prompt, std::int64_t max_tokens, TokenId first = 3) {
@@ -142,6 +150,128 @@ TEST(Engine, AFullQueueIsSaidAndNothingIsLost) {
   running->cancel();
   EXPECT_EQ(drain(*a).size(), 2U);
   EXPECT_EQ(drain(*b).size(), 2U);
+}
+
+TEST(Engine, AbandonedRequestsGiveUpTheirPlacesInTheQueue) {
+  const auto engine = open(1, 1024, 2);
+  ASSERT_NE(engine, nullptr);
+  const auto running = engine->submit(request(20, 100'000)).value();
+  ASSERT_TRUE(running->next().has_value());
+  const auto cancelled = engine->submit(request(5, 2)).value();
+  engine->submit(request(5, 2)).value().reset();
+  cancelled->cancel();
+  const auto a = engine->submit(request(5, 2));
+  const auto b = engine->submit(request(5, 2));
+  ASSERT_TRUE(a.ok() && b.ok());
+  EXPECT_FALSE(engine->submit(request(5, 2)).ok());
+  EXPECT_TRUE(drain(*cancelled).empty());
+  EXPECT_EQ(cancelled->finish_reason(), FinishReason::kCancelled);
+  running->cancel();
+  EXPECT_EQ(drain(**a).size(), 2U);
+  EXPECT_EQ(drain(**b).size(), 2U);
+}
+
+// Without a stop on the grid, an answer's end is the only checkpoint behind such a prompt.
+TEST(Engine, TheNextTurnResumesAtTheEndOfTheAnswer) {
+  auto options = options_of(1, 1024, 64);
+  options.model.cache_bytes = 64 << 20;
+  const auto engine = open(options);
+  ASSERT_NE(engine, nullptr);
+  auto turn = request(100, 10);
+  const auto answer = drain(*engine->submit(turn).value());
+  turn.prompt.insert(turn.prompt.end(), answer.begin(), answer.end());
+  turn.prompt.push_back(7);
+  const auto next = engine->submit(turn).value();
+  EXPECT_EQ(drain(*next).size(), 10U);
+  EXPECT_EQ(next->usage().cached_tokens, 109);  // the tenth token was sampled and never evaluated
+  EXPECT_EQ(engine->stats().cache.hits, 1);
+  EXPECT_EQ(engine->stats().work.prompt_tokens, 100 + 2);
+}
+
+TEST(Engine, ACancelledRequestLeavesWhatItComputed) {
+  auto options = options_of(1, 2048, 64);
+  options.model.cache_bytes = 64 << 20;
+  const auto engine = open(options);
+  ASSERT_NE(engine, nullptr);
+  const auto reading = engine->submit(request(2000, 5)).value();
+  while (reading->prefilled() < 256) std::this_thread::yield();
+  reading->cancel();
+  EXPECT_TRUE(drain(*reading).empty());
+  const auto again = engine->submit(request(2000, 1)).value();
+  drain(*again);
+  EXPECT_GE(again->usage().cached_tokens, 256);
+}
+
+// A long prompt does not keep a short one waiting, and an answer goes on beside both.
+TEST(Engine, PromptsAreReadInTurns) {
+  const auto engine = open(3, 4096);
+  ASSERT_NE(engine, nullptr);
+  const auto answering = engine->submit(request(10, 100'000)).value();
+  ASSERT_TRUE(answering->next().has_value());
+  const auto book = engine->submit(request(4000, 5)).value();
+  while (book->prefilled() == 0) std::this_thread::yield();
+  const auto note = engine->submit(request(200, 2)).value();
+  EXPECT_EQ(drain(*note).size(), 2U);
+  EXPECT_FALSE(book->finished());
+  EXPECT_LT(book->prefilled(), 4000);
+  book->cancel();
+  answering->cancel();
+  EXPECT_GE(drain(*answering).size(), 2U);
+}
+
+TEST(Engine, DeadlinesEndWhatRunsAndWhatWaits) {
+  auto options = options_of(1, 8192, 64);
+  options.timeout = milliseconds(300);
+  const auto engine = open(options);
+  ASSERT_NE(engine, nullptr);
+  const auto running = engine->submit(request(20, 100'000)).value();
+  auto hurried = request(20, 5);
+  hurried.timeout = milliseconds(1);
+  const auto waiting = engine->submit(hurried).value();
+  EXPECT_TRUE(drain(*waiting).empty());
+  EXPECT_EQ(waiting->finish_reason(), FinishReason::kTimeout);
+  drain(*running);
+  EXPECT_EQ(running->finish_reason(), FinishReason::kTimeout);
+}
+
+// Pages for one sequence at its longest, and three that want to be that long.
+TEST(Engine, WithoutFreePagesRequestsWaitAndTheShortestFailsWhenAllDo) {
+  auto options = options_of(3, 768, 64);
+  options.model.kv_tokens = 768;
+  const auto engine = open(options);
+  ASSERT_NE(engine, nullptr);
+  std::vector<std::vector<TokenId>> alone;
+  for (TokenId first : {3, 50, 120})
+    alone.push_back(drain(*engine->submit(request(200, 100, first)).value()));
+  std::vector<std::shared_ptr<Generation>> together;
+  for (TokenId first : {3, 50, 120}) together.push_back(engine->submit(request(200, 100, first)).value());
+  int whole = 0;
+  for (std::size_t i = 0; i < together.size(); ++i) {
+    auto tokens = drain(*together[i]);
+    if (together[i]->finish_reason() == FinishReason::kError) {
+      EXPECT_EQ(together[i]->error().code, ErrorCode::kExhausted);
+      EXPECT_NE(together[i]->error().message.find("KV pages"), std::string::npos);
+    } else {
+      ++whole;
+    }
+    EXPECT_TRUE(std::equal(tokens.begin(), tokens.end(), alone[i].begin())) << "never other tokens";
+  }
+  EXPECT_GE(whole, 1);
+  EXPECT_LT(whole, 3);
+  engine->drain(seconds(60));
+  EXPECT_EQ(engine->stats().free_kv_pages, engine->stats().kv_pages);
+}
+
+TEST(Engine, RunningRequestsTakeTheirPagesFromTheCache) {
+  auto options = options_of(1, 1024, 64);
+  options.model.cache_bytes = 8 << 20;
+  const auto engine = open(options);
+  ASSERT_NE(engine, nullptr);
+  for (TokenId first = 1; first < 10; ++first) {
+    EXPECT_EQ(drain(*engine->submit(request(500, 3, first)).value()).size(), 3U);
+    EXPECT_LE(engine->stats().cache.bytes, engine->stats().cache.budget);
+  }
+  EXPECT_GT(engine->stats().cache.evicted, 0);
 }
 
 TEST(Engine, DrainFinishesWhatRunsAndRefusesTheRest) {

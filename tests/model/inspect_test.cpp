@@ -41,6 +41,15 @@ TEST(Inspect, CountsWhatThereIs) {
   EXPECT_EQ(cost.token_bytes, report.token_bytes.total() + 2 * report.state_bytes + cost.kv_bytes);
 }
 
+TEST(Inspect, CountsWhatEightBitKvCosts) {
+  const TempDir dir;
+  TestCheckpoint().write(dir.path());
+  const ModelReport report = inspect_model(dir.string(), KvType::kQ8).value();
+  EXPECT_EQ(report.kv_bytes_per_token, 2 * (256 + 4 * 4));  // a scale for 64 values
+  EXPECT_EQ(report.contexts.front().kv_bytes, 1024 * report.kv_bytes_per_token);
+  EXPECT_THAT(format_report(report), HasSubstr("(q8 KV"));
+}
+
 TEST(Inspect, ContextsReachTheModelsLimit) {
   TestCheckpoint made;
   made.config["text_config"]["max_position_embeddings"] = 40000;

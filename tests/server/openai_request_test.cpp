@@ -25,7 +25,7 @@ ChatRequest parse_whole(const std::string& body) {
     ADD_FAILURE() << body << ": " << error->message;
     return {};
   }
-  return std::get<ChatRequest>(std::move(parsed));
+  return std::get<OpenAiChat>(std::move(parsed)).chat;
 }
 
 ChatRequest parse(const std::string& fields) {
@@ -184,17 +184,95 @@ TEST(ChatRequest, UnknownFieldsAreIgnored) {
             Json::parse(R"([{"role":"user","content":"hi"}])"));
 }
 
-TEST(ChatRequest, WhatIsNotServedYetIsRefusedByName) {
-  expect_refused(R"("tools":[{"type":"function","function":{"name":"f"}}])", "tools");
-  expect_refused(R"("tools":5)", "tools");
-  expect_refused(R"("functions":[{"name":"f"}])", "functions");
-  expect_refused(R"("tool_choice":"required")", "tool_choice");
-  expect_refused(R"("tool_choice":{"type":"function"})", "tool_choice");
-  expect_refused(R"("response_format":{"type":"json_object"})", "response_format");
-  expect_refused(R"("response_format":{"type":"json_schema","json_schema":{}})", "response_format");
+TEST(ChatRequest, ResponseFormats) {
+  EXPECT_EQ(parse(R"("response_format":{"type":"text"})").schema, nullptr);
+  EXPECT_EQ(*parse(R"("response_format":{"type":"json_object"})").schema,
+            Json::parse(R"({"type":"object"})"));
+  const ChatRequest nested = parse(
+      R"("response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{"type":"null"}}})");
+  EXPECT_EQ(*nested.schema, Json::parse(R"({"type":"null"})"));
+  EXPECT_EQ(nested.schema_field, "response_format.json_schema.schema");
+  EXPECT_NE(parse(R"("response_format":{"type":"json_schema","name":"n","schema":{}})").schema, nullptr);
   expect_refused(R"("response_format":"text")", "response_format");
-  parse(R"("tools":[],"functions":[],"tool_choice":"auto","response_format":{"type":"text"})");
-  parse(R"("tool_choice":"none")");
+  expect_refused(R"("response_format":{"type":"xml"})", "response_format.type");
+  expect_refused(R"("response_format":{"type":"json_schema"})", "response_format.json_schema.schema");
+}
+
+const std::string kTools =
+    R"("tools":[{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object",
+       "properties":{"z":{"type":"string"},"a":{"type":"integer"}}},"strict":false},"cache_control":{}},
+       {"type":"function","name":"g"}])";
+
+TEST(ChatTools, AreWhatTheTemplateTakes) {
+  const ChatTools tools = parse(kTools).tools;
+  EXPECT_EQ(tools.definitions->dump(),
+            R"([{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object",)"
+            R"("properties":{"z":{"type":"string"},"a":{"type":"integer"}}}}},)"
+            R"({"type":"function","function":{"name":"g"}}])");
+  ASSERT_NE(tools.set->find("f"), nullptr);
+  EXPECT_TRUE(tools.set->find("f")->at("a").integer);
+  EXPECT_NE(tools.set->find("g"), nullptr);
+  EXPECT_TRUE(tools.parallel);
+  EXPECT_EQ(tools.choice.kind, ToolChoice::Kind::kAuto);
+  EXPECT_NE(parse(R"("functions":[{"name":"f"}],"function_call":"auto")").tools.set->find("f"), nullptr);
+  EXPECT_FALSE(parse(kTools + R"(,"parallel_tool_calls":false)").tools.parallel);
+}
+
+TEST(ChatTools, NoneMeansThereAreNone) {
+  EXPECT_EQ(parse(R"("tools":[],"functions":[],"tool_choice":"auto")").tools.set, nullptr);
+  EXPECT_EQ(parse(R"("tool_choice":"none")").tools.set, nullptr);
+  EXPECT_EQ(parse(kTools + R"(,"tool_choice":"none")").tools.set, nullptr);
+  EXPECT_EQ(parse(kTools + R"(,"function_call":"none")").tools.definitions, nullptr);
+}
+
+TEST(ChatTools, WhatIsWrongIsNamed) {
+  expect_refused(R"("tools":5)", "tools");
+  expect_refused(R"("tools":[5])", "tools[0]");
+  expect_refused(R"("tools":[{}])", "tools[0].function");
+  expect_refused(R"("tools":[{"type":"web_search"}])", "tools[0].type");
+  expect_refused(R"("tools":[{"function":{"name":""}}])", "tools[0].function.name");
+  expect_refused(R"("tools":[{"function":{"name":"a>b"}}])", "tools[0].function.name");
+  expect_refused(R"("tools":[{"function":{"name":5}}])", "tools[0].function.name");
+  expect_refused(R"("tools":[{"function":{"name":"f","parameters":5}}])", "tools[0].function.parameters");
+  expect_refused(R"("functions":[{"nome":"f"}])", "functions[0].function.name");
+  expect_refused(R"("tool_choice":"required")", "tool_choice");
+  expect_refused(kTools + R"(,"tool_choice":"always")", "tool_choice");
+  expect_refused(kTools + R"(,"tool_choice":5)", "tool_choice");
+  expect_refused(kTools + R"(,"tool_choice":{"type":"function"})", "tool_choice.name");
+  expect_refused(kTools + R"(,"tool_choice":{"type":"allowed_tools"})", "tool_choice.type");
+  expect_refused(kTools + R"(,"tool_choice":{"type":"function","function":{"name":"h"}})", "tool_choice");
+}
+
+TEST(ChatThinking, AllSpellingsCount) {
+  const auto on = [](const std::string& fields) { return parse(fields).template_options.enable_thinking; };
+  const auto budget = [](const std::string& fields) { return parse(fields).thinking_budget; };
+  EXPECT_TRUE(on(""));
+  EXPECT_FALSE(on(R"("enable_thinking":false)"));
+  EXPECT_FALSE(on(R"("reasoning_effort":"none")"));
+  EXPECT_TRUE(on(R"("reasoning_effort":"low")"));
+  EXPECT_FALSE(on(R"("reasoning":{"enabled":false})"));
+  EXPECT_FALSE(on(R"("reasoning":{"effort":"none"})"));
+  EXPECT_FALSE(on(R"("thinking":{"type":"disabled"})"));
+  EXPECT_FALSE(on(R"("thinking":false)"));
+  EXPECT_FALSE(on(R"("reasoning_effort":"high","chat_template_kwargs":{"enable_thinking":false})"));
+  EXPECT_TRUE(on(R"("reasoning_effort":"none","chat_template_kwargs":{"enable_thinking":true})"));
+  EXPECT_TRUE(parse(R"("preserve_thinking":true)").template_options.preserve_thinking);
+  EXPECT_EQ(budget(""), std::nullopt);
+  EXPECT_EQ(budget(R"("thinking_budget":-1)"), std::nullopt);
+  EXPECT_EQ(budget(R"("reasoning_effort":"high")"), std::nullopt);
+  EXPECT_EQ(budget(R"("reasoning_effort":"low")"), 2048);
+  EXPECT_EQ(budget(R"("reasoning_effort":"low","thinking_budget":0)"), 0);
+  EXPECT_EQ(budget(R"("reasoning":{"max_tokens":9})"), 9);
+  for (const std::string name :
+       {"thinking_budget", "thinking_token_budget", "thinking_budget_tokens", "max_thinking_tokens"}) {
+    EXPECT_EQ(budget("\"" + name + "\":7"), 7) << name;
+    expect_refused("\"" + name + "\":-2", name);
+  }
+  EXPECT_EQ(budget(R"("thinking":{"type":"enabled","budget_tokens":5})"), 5);
+  expect_refused(R"("reasoning_effort":"much")", "reasoning_effort");
+  expect_refused(R"("thinking":{"type":"often"})", "thinking.type");
+  expect_refused(R"("thinking":5)", "thinking");
+  expect_refused(R"("enable_thinking":"no")", "enable_thinking");
 }
 
 TEST(ChatRequest, BodiesThatAreNoRequest) {
@@ -269,12 +347,14 @@ TEST(ChatMessages, ToolCallArgumentsBecomeObjects) {
   EXPECT_EQ(arguments("null"), Json::object());
 }
 
-TEST(ChatMessages, BrokenArgumentsNameTheirMessage) {
-  for (const auto* text :
-       {R"("{")", R"("{\"path\": \"a")", R"("{\"a\":1}}")", R"("{\"a\":1}{\"b\":2}")", R"("[1]")", "5"}) {
-    EXPECT_EQ(message_error(history_with_arguments(text)), "messages[1].tool_calls[0].function.arguments")
-        << text;
+// What an earlier answer broke off must not cost the conversation.
+TEST(ChatMessages, BrokenArgumentsSurvive) {
+  for (const std::string text : {"{", "{\"path\": \"a", "{\"a\":1}}", "{\"a\":1}{\"b\":2}", "[1]"}) {
+    const Json arguments =
+        messages(history_with_arguments(Json(text).dump()))[1]["tool_calls"][0]["function"]["arguments"];
+    EXPECT_EQ(arguments, Json({{"arguments", text}})) << text;
   }
+  EXPECT_EQ(message_error(history_with_arguments("5")), "messages[1].tool_calls[0].function.arguments");
   EXPECT_EQ(message_error(R"([{"role":"assistant","tool_calls":[{"id":"1"}]}])"),
             "messages[0].tool_calls[0].function");
   EXPECT_EQ(message_error(R"([{"role":"assistant","tool_calls":{}}])"), "messages[0].tool_calls");

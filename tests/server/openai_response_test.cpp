@@ -23,8 +23,13 @@ bool holds_null(const json& value) {
   return false;
 }
 
+json whole(const ChatPiece& answer, ChatEnd::Reason reason = ChatEnd::Reason::kStop, bool logprobs = false) {
+  OpenAiDialect dialect(kIdentity, {.chat = {.logprobs = logprobs}});
+  return json::parse(dialect.whole(answer, {.reason = reason, .usage = kUsage}));
+}
+
 TEST(ChatCompletion, HoldsWhatWasSaidAndNoMore) {
-  const auto body = json::parse(chat_completion_json(kIdentity, {"", "Hello", {}}, "stop", kUsage, false));
+  const auto body = whole({"", "Hello"});
   EXPECT_EQ(body["id"], "chatcmpl-1");
   EXPECT_EQ(body["object"], "chat.completion");
   EXPECT_EQ(body["created"], 1'700'000'000);
@@ -38,18 +43,42 @@ TEST(ChatCompletion, HoldsWhatWasSaidAndNoMore) {
 }
 
 TEST(ChatCompletion, CutInsideTheReasoningHasEmptyContent) {
-  const auto message = json::parse(
-      chat_completion_json(kIdentity, {"thought", "", {}}, "length", kUsage, false))["choices"][0]["message"];
-  EXPECT_EQ(message, json::parse(R"({"role":"assistant","content":"","reasoning_content":"thought",
-                                     "reasoning":"thought"})"));
+  const auto body = whole({"thought", ""}, ChatEnd::Reason::kLength);
+  EXPECT_EQ(body["choices"][0]["message"],
+            json::parse(
+                R"({"role":"assistant","content":"","reasoning_content":"thought","reasoning":"thought"})"));
+  EXPECT_EQ(body["choices"][0]["finish_reason"], "length");
+}
+
+TEST(ChatCompletion, ContentIsNullBesideCallsAlone) {
+  const ChatToolCall call{0, "call_1", "f", R"({"a":1})"};
+  const auto calls =
+      json::parse(R"([{"id":"call_1","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}}])");
+  const auto alone = whole({.calls = {call}}, ChatEnd::Reason::kToolCalls)["choices"][0];
+  EXPECT_TRUE(alone["message"]["content"].is_null());
+  EXPECT_EQ(alone["message"]["tool_calls"], calls);
+  EXPECT_EQ(alone["finish_reason"], "tool_calls");
+  const auto both = whole({.content = "Look.", .calls = {call}}, ChatEnd::Reason::kToolCalls)["choices"][0];
+  EXPECT_EQ(both["message"]["content"], "Look.");
+  EXPECT_EQ(both["message"]["tool_calls"], calls);
+}
+
+TEST(ChatPieces, AddUp) {
+  ChatPiece all{.reasoning = "r", .calls = {{0, "call_1", "f", "{"}}};
+  all.append({.content = "c", .calls = {{0, "", "", "}"}, {1, "call_2", "g", "{}"}}});
+  EXPECT_EQ(all.reasoning, "r");
+  EXPECT_EQ(all.content, "c");
+  ASSERT_EQ(all.calls.size(), 2U);
+  EXPECT_EQ(all.calls[0].arguments, "{}");
+  EXPECT_EQ(all.calls[1].name, "g");
 }
 
 TEST(ChatCompletion, LogprobsKeepTheBytesOfPartialTokens) {
   const std::vector<ChatLogprob> logprobs = {
       {"\xF0\x9F", -0.25F, {{"\xF0\x9F", -0.25F}, {"a", -std::numeric_limits<float>::infinity()}}},
       {"\x98\x80", -0.5F, {}}};
-  const auto entries = json::parse(chat_completion_json(kIdentity, {"", "\xF0\x9F\x98\x80", logprobs}, "stop",
-                                                        kUsage, true))["choices"][0]["logprobs"]["content"];
+  const auto entries = whole({.content = "\xF0\x9F\x98\x80", .logprobs = logprobs}, ChatEnd::Reason::kStop,
+                             true)["choices"][0]["logprobs"]["content"];
   ASSERT_EQ(entries.size(), 2U);
   EXPECT_EQ(entries[0]["bytes"], json::parse("[240,159]"));
   EXPECT_EQ(entries[1]["bytes"], json::parse("[152,128]"));
@@ -60,27 +89,49 @@ TEST(ChatCompletion, LogprobsKeepTheBytesOfPartialTokens) {
   EXPECT_EQ(entries[1]["top_logprobs"], json::array());
 }
 
+// The JSON of each event; "[DONE]" as a string.
+std::vector<json> events(const std::string& stream) {
+  std::vector<json> out;
+  for (std::size_t at = 0; at < stream.size();) {
+    const std::size_t end = stream.find("\n\n", at);
+    const std::string line = stream.substr(at, end - at);
+    EXPECT_TRUE(line.starts_with("data: ")) << line;
+    out.push_back(line == "data: [DONE]" ? json("[DONE]") : json::parse(line.substr(6)));
+    at = end + 2;
+  }
+  return out;
+}
+
 TEST(ChatChunks, HoldOneThingEach) {
-  const auto role = json::parse(chat_role_chunk(kIdentity));
+  OpenAiDialect dialect(kIdentity, {.include_usage = true});
+  const auto role = events(dialect.begin(kUsage)).at(0);
   EXPECT_EQ(role["object"], "chat.completion.chunk");
   EXPECT_EQ(role["choices"][0]["delta"], json::parse(R"({"role":"assistant"})"));
   EXPECT_TRUE(role["choices"][0]["finish_reason"].is_null());
 
-  const auto content = json::parse(chat_piece_chunk(kIdentity, {"", "x", {}}));
+  const auto content = events(dialect.piece({"", "x"})).at(0);
   EXPECT_EQ(content["choices"][0]["delta"], json::parse(R"({"content":"x"})"));
-  const auto reasoning = json::parse(chat_piece_chunk(kIdentity, {"r", "", {}}));
+  const auto reasoning = events(dialect.piece({"r", ""})).at(0);
   EXPECT_EQ(reasoning["choices"][0]["delta"], json::parse(R"({"reasoning_content":"r","reasoning":"r"})"));
+  const auto call = events(dialect.piece({.calls = {{1, "call_1", "f", ""}}})).at(0);
+  EXPECT_EQ(call["choices"][0]["delta"],
+            json::parse(R"({"tool_calls":[{"index":1,"id":"call_1","type":"function",
+      "function":{"name":"f","arguments":""}}]})"));
+  const auto arguments = events(dialect.piece({.calls = {{1, "", "", "{}"}}})).at(0);
+  EXPECT_EQ(arguments["choices"][0]["delta"],
+            json::parse(R"({"tool_calls":[{"index":1,"function":{"arguments":"{}"}}]})"));
 
-  const auto finish = json::parse(chat_finish_chunk(kIdentity, "length"));
-  EXPECT_EQ(finish["choices"][0]["delta"], json::object());
-  EXPECT_EQ(finish["choices"][0]["finish_reason"], "length");
-
-  const auto usage = json::parse(chat_usage_chunk(kIdentity, kUsage));
-  EXPECT_EQ(usage["choices"], json::array());
-  EXPECT_EQ(usage["usage"]["total_tokens"], 16);
-  for (const auto& chunk : {role, content, reasoning, finish, usage})
+  const auto tail = events(dialect.end({.reason = ChatEnd::Reason::kLength, .usage = kUsage}));
+  ASSERT_EQ(tail.size(), 3U);
+  EXPECT_EQ(tail[0]["choices"][0]["delta"], json::object());
+  EXPECT_EQ(tail[0]["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(tail[1]["choices"], json::array());
+  EXPECT_EQ(tail[1]["usage"]["total_tokens"], 16);
+  EXPECT_EQ(tail[2], "[DONE]");
+  for (const auto& chunk : {role, content, reasoning, call, arguments, tail[0], tail[1]})
     EXPECT_FALSE(holds_null(chunk)) << chunk;
-  for (const auto& chunk : {role, content, reasoning, finish}) EXPECT_FALSE(chunk.contains("usage")) << chunk;
+  for (const auto& chunk : {role, content, reasoning, call, tail[0]})
+    EXPECT_FALSE(chunk.contains("usage")) << chunk;
 }
 
 TEST(ApiErrors, HaveOpenAisShape) {
@@ -104,7 +155,7 @@ TEST(ApiErrors, TellTheClientsFaultFromOurs) {
 
 TEST(Models, AreListedAndDescribed) {
   const ModelCard card{"tiny", 5, 4096};
-  const auto list = json::parse(model_list_json(card));
+  const auto list = json::parse(model_list_json({card}));
   EXPECT_EQ(list["object"], "list");
   EXPECT_EQ(list["data"][0], json::parse(model_json(card)));
   EXPECT_EQ(list["data"][0]["id"], "tiny");

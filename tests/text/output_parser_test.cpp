@@ -62,7 +62,7 @@ void PrintTo(const Answer& answer, std::ostream* out) {
 
 Answer run(const std::vector<TokenId>& prompt, const std::vector<TokenId>& output,
            const std::vector<std::string>& stop = {}) {
-  OutputParser parser(tokenizer(), prompt, stop);
+  OutputParser parser(tokenizer(), prompt, {.stop = stop});
   Answer answer;
   const auto take = [&](const OutputDelta& delta) {
     EXPECT_TRUE(utf8::is_valid(delta.reasoning));
@@ -192,7 +192,7 @@ TEST(OutputParser, StopStringHeldAtTheEndIsReleased) {
 }
 
 TEST(OutputParser, StreamsWhatItCan) {
-  OutputParser parser(tokenizer(), kThinking, {"STOP"});
+  OutputParser parser(tokenizer(), kThinking, {.stop = {"STOP"}});
   EXPECT_EQ(parser.push('a').reasoning, "a");
   EXPECT_TRUE(parser.push('\n').empty());  // may belong to the tag
   EXPECT_EQ(parser.push('b').reasoning, "\nb");
@@ -201,6 +201,90 @@ TEST(OutputParser, StreamsWhatItCan) {
   EXPECT_EQ(parser.push('x').content, "x");
   EXPECT_TRUE(parser.push('S').empty());
   EXPECT_EQ(parser.push('x').content, "Sx");
+}
+
+std::shared_ptr<const ToolSet> tools() {
+  static const auto set = [] {
+    auto made = std::make_shared<ToolSet>();
+    made->add("rm", {{"path", {.string = true}}});
+    return made;
+  }();
+  return set;
+}
+
+// What came out, in a line: reasoning | content | calls.
+std::string with_tools(const std::vector<TokenId>& prompt, const std::vector<TokenId>& output,
+                       const std::vector<std::string>& stop = {}) {
+  OutputParser parser(tokenizer(), prompt, {.stop = stop, .tools = tools()});
+  OutputDelta all;
+  std::string calls;
+  const auto take = [&](const OutputDelta& delta) {
+    EXPECT_TRUE(delta.content.empty() || calls.empty() || calls.ends_with('}')) << "content inside a call";
+    all.reasoning += delta.reasoning;
+    all.content += delta.content;
+    all.stopped = all.stopped || delta.stopped;
+    for (const ToolCallDelta& call : delta.calls) {
+      if (!call.name.empty()) calls += " " + std::to_string(call.index) + " " + call.name + " ";
+      calls += call.arguments;
+    }
+  };
+  for (const TokenId id : output) {
+    take(parser.push(id));
+    if (all.stopped) break;
+  }
+  take(parser.finish());
+  return all.reasoning + "|" + all.content + "|" + calls;
+}
+
+const std::string kCall = "<function=rm>\n<parameter=path>\na\n</parameter>\n</function>\n";
+
+TEST(OutputParser, CallsComeOutOfTheContent) {
+  EXPECT_EQ(with_tools(kNotThinking, ids({"Look.\n\n", kToolCall, "\n" + kCall, kEndToolCall})),
+            "|Look.| 0 rm {\"path\":\"a\"}");
+  EXPECT_EQ(with_tools(kThinking, ids({"hm\n", kEndThink, "\n\n", kToolCall, "\n" + kCall, kEndToolCall, "\n",
+                                       kToolCall, "\n" + kCall, kEndToolCall, "\nbye"})),
+            "hm|bye| 0 rm {\"path\":\"a\"} 1 rm {\"path\":\"a\"}");
+  EXPECT_EQ(with_tools(kNotThinking, ids({"ends in <tool"})), "|ends in <tool|");
+}
+
+TEST(OutputParser, StopStringsDoNotSeeCalls) {
+  const auto output = ids({"Look. ", kToolCall, "\n" + kCall, kEndToolCall, "\nSTOP more"});
+  EXPECT_EQ(with_tools(kNotThinking, output, {"path"}), "|Look.\nSTOP more| 0 rm {\"path\":\"a\"}");
+  EXPECT_EQ(with_tools(kNotThinking, output, {"STOP"}), "|Look.\n| 0 rm {\"path\":\"a\"}");
+}
+
+TEST(OutputParser, CallsTalkedAboutInTheReasoningAreReasoning) {
+  const std::string text = "<tool_call>\n" + kCall + "</tool_call>";
+  const auto mention =
+      ids({"maybe ", kToolCall, "\n" + kCall, kEndToolCall, " no\n", kEndThink, "\n\nDone."});
+  EXPECT_EQ(with_tools(kThinking, mention), "maybe " + text + " no|Done.|");
+  const auto then_answered =
+      ids({"maybe ", kToolCall, "\n" + kCall, kEndToolCall, "\n", kEndThink, "\n\nDone."});
+  EXPECT_EQ(with_tools(kThinking, then_answered), "maybe " + text + "|Done.|");
+  const auto then_called = ids({"maybe ", kToolCall, "\n" + kCall, kEndToolCall, "\n", kEndThink, "\n\n",
+                                kToolCall, "\n" + kCall, kEndToolCall});
+  EXPECT_EQ(with_tools(kThinking, then_called), "maybe " + text + "|| 0 rm {\"path\":\"a\"}");
+  const auto never_closed = ids({"maybe ", kToolCall, "\n" + kCall, kEndToolCall, " no"});
+  EXPECT_EQ(with_tools(kThinking, never_closed), "maybe " + text + " no||");
+  const auto cut = ids({"maybe\n", kToolCall, "\n<function=rm>\n<par"});
+  EXPECT_EQ(with_tools(kThinking, cut), "maybe\n<tool_call>\n<function=rm>\n<par||");
+  EXPECT_EQ(with_tools(kThinking, ids({"a < b, <tool", kEndThink, "c"})), "a < b, <tool|c|");
+}
+
+TEST(OutputParser, ACallThatEndsTheReasoningIsTheAnswer) {
+  const auto at_end = ids({"do it\n\n", kToolCall, "\n" + kCall, kEndToolCall});
+  EXPECT_EQ(with_tools(kThinking, at_end), "do it|| 0 rm {\"path\":\"a\"}");
+  const auto then_closed = ids({"do it\n\n", kToolCall, "\n" + kCall, kEndToolCall, "\n", kEndThink, "\n\n"});
+  EXPECT_EQ(with_tools(kThinking, then_closed), "do it|| 0 rm {\"path\":\"a\"}");
+  const auto unknown = ids({"x ", kToolCall, "\n<function=ls>\n</function>\n", kEndToolCall});
+  EXPECT_EQ(with_tools(kThinking, unknown), "x <tool_call>\n<function=ls>\n</function>\n</tool_call>||");
+}
+
+TEST(OutputParser, PlainTextIsAllContent) {
+  OutputParser parser(tokenizer(), kThinking, {.tools = tools(), .plain = true});
+  std::string content;
+  for (const TokenId id : ids({"a", kEndThink, "\n", kToolCall})) content += parser.push(id).content;
+  EXPECT_EQ(content + parser.finish().content, "a</think>\n<tool_call>");
 }
 
 // The same bytes cut into other tokens give the same answer.

@@ -133,7 +133,7 @@ def main():
         failed = failed or bad
         print(f"{' '.join(flags):40} max |error| {worst:.2e}  mean KL {kl:.2e}  top-1 {100 * top1:.2f} %"
               f"{'  FAILED' if bad else ''}")
-    sys.exit(failed)
+    sys.exit(1 if failed else 0)
 
 
 if __name__ == "__main__":

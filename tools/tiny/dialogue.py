@@ -18,8 +18,11 @@ SKILLS = {
 # what the second stage adds
 MORE = {"sort_free": more.sort_free, "json_free": more.json_free, "lists": more.lists, "tales": more.tales, "big_numbers": more.big_numbers, "count_more": more.count_more, "unknown_more": more.unknown_more, "lily_more": more.lily_more, "two": more.two}
 MAKERS = {**{s: f for s, (f, _) in SKILLS.items()}, **MORE}
-# and how its emphasised half is drawn: skill -> share
-EMPHASIS = {"sort": 10, "sort_free": 9, "reverse": 12, "spell": 3, "count": 8, "count_more": 9, "subtract": 9, "add": 5, "divide": 5, "json_free": 5, "lists": 5, "tales": 1, "big_numbers": 4, "unknown_more": 5, "lily_more": 6, "two": 5, "recall": 7, "tool_none": 4, "tool_one": 2, "tool_many": 2}
+# how the emphasised part of a later stage is drawn: skill -> share. The third works on what was weakest after the second.
+EMPHASIS = {
+    2: {"sort": 10, "sort_free": 9, "reverse": 12, "spell": 3, "count": 8, "count_more": 12, "subtract": 9, "add": 5, "divide": 5, "json_free": 5, "lists": 5, "tales": 1, "big_numbers": 7, "unknown_more": 5, "lily_more": 6, "two": 5, "recall": 7, "tool_none": 9, "tool_one": 3, "tool_many": 2},
+    3: {"sort": 20, "sort_free": 24, "reverse": 8, "count": 5, "count_more": 6, "subtract": 14, "add": 5, "divide": 7, "convert": 4, "big_numbers": 7, "two": 5, "recall": 4, "tool_none": 9, "tool_one": 1, "tool_many": 1, "lily": 2, "lily_more": 2},
+}
 SOCIAL = ["talk", "identity", "lily", "spell", "add", "unknown", "calendar", "compare", "repeat", "multiply"]
 NO_TOOL = ["talk", "identity", "lily", "spell", "reverse", "count", "sort", "json", "calendar", "repeat"]
 
@@ -196,9 +199,9 @@ def tool_dialogue(rng, held, case=None):
     return Dialogue(case, messages, definitions, thinking)
 
 
-def emphasised(rng):
-    """One dialogue of the second stage's emphasis."""
-    skill = rng.choices(list(EMPHASIS), list(EMPHASIS.values()))[0]
+def emphasised(rng, stage):
+    """One dialogue of a later stage's emphasis."""
+    skill = rng.choices(list(EMPHASIS[stage]), list(EMPHASIS[stage].values()))[0]
     if skill == "recall":
         return recall(rng, False)
     if skill.startswith("tool"):
@@ -208,8 +211,8 @@ def emphasised(rng):
 
 def make(rng, held=False, stage=1):
     """One dialogue of the training mixture."""
-    if stage == 2 and rng.random() < 0.6:
-        return emphasised(rng)
+    if stage in EMPHASIS and rng.random() < 0.6:
+        return emphasised(rng, stage)
     r = rng.random()
     if r < 0.66:
         return single(rng, held)

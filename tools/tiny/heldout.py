@@ -1,6 +1,7 @@
 """Writes the held-out set: heldout.jsonl (one exercise a line) and heldout.txt (rendered conversations).
 
-    python -m tools.tiny.heldout OUT_DIR
+    python -m tools.tiny.heldout OUT_DIR                the shipped files
+    python -m tools.tiny.heldout OUT_DIR COUNT SEED     another draw: COUNT exercises a skill, no text
 """
 
 import json
@@ -14,10 +15,11 @@ from .item import SPLIT, clean
 
 TOOL_CASES = ["tool_none", "tool_one", "tool_many", "tool_answer"]
 COUNT = 50
+SEED = 2024
 TEXT_BYTES = 45000
 
 
-def exercises(seed=2024, count=COUNT):
+def exercises(seed, count):
     """Held-out dialogues, `count` a skill, no prompt twice."""
     rng = random.Random(seed)
     makers = [(s, lambda s=s: single_of(rng, s, True)) for s in list(SKILLS) + list(MORE)]
@@ -55,7 +57,9 @@ def text(seed=77):
 if __name__ == "__main__":
     SPLIT["by"] = "prompt"
     folder = Path(sys.argv[1])
+    count, seed = (int(sys.argv[2]), int(sys.argv[3])) if len(sys.argv) == 4 else (COUNT, SEED)
     with open(folder / "heldout.jsonl", "w", encoding="utf-8") as f:
-        for skill, d in exercises():
+        for skill, d in exercises(seed, count):
             f.write(json.dumps(line(skill, d), ensure_ascii=False) + "\n")
-    (folder / "heldout.txt").write_text("".join(text()), encoding="utf-8")
+    if len(sys.argv) == 2:
+        (folder / "heldout.txt").write_text("".join(text()), encoding="utf-8")

@@ -18,6 +18,10 @@ class Activations {
   /// How the next rows are shaped: `width` numbers each, so many a phase; prefill rows come first.
   void shape(std::int64_t width, PerPhase<std::int64_t> rows);
 
+  [[nodiscard]] std::int64_t bytes() const {
+    return values_.bytes() + codes_.prefill.bytes() + codes_.decode.bytes();
+  }
+
   [[nodiscard]] std::int64_t width() const { return width_; }
   [[nodiscard]] std::int64_t rows(Phase phase) const { return rows_[phase]; }
   [[nodiscard]] float* values(Phase phase, std::int64_t row) {

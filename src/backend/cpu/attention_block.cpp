@@ -62,13 +62,13 @@ void CpuBackend::store_keys_and_values(const AttentionBlock& block) {
 
         const std::int64_t position = segment.position + task / s_.kv_heads;
         const PageId page = segment.pages[static_cast<std::size_t>(position / kKvPageTokens)];
-        const std::int64_t row_bytes =
-            memory_.page_stride() / (s_.attention_layers * 2 * kKvPageTokens * s_.kv_heads);
-        const std::int64_t at = page * memory_.page_stride() + position % kKvPageTokens * row_bytes;
-        const CacheType type = memory_.cache_type();
-        kernels_.store_cached(k, kHeadDim, type, memory_.rows(block.attention_index, false, kv_head) + at);
-        kernels_.store_cached(x + columns.v + kv_head * kHeadDim, kHeadDim, type,
-                              memory_.rows(block.attention_index, true, kv_head) + at);
+        const std::int64_t at = page * memory_.page_stride();
+        const KvType type = memory_.kv_type();
+        const std::int64_t index = position % kKvPageTokens;
+        kernels_.store_kv(
+            {k, type, false, memory_.blocks(block.attention_index, false, kv_head) + at, index});
+        kernels_.store_kv({x + columns.v + kv_head * kHeadDim, type, true,
+                           memory_.blocks(block.attention_index, true, kv_head) + at, index});
       }
     });
   }
@@ -77,9 +77,8 @@ void CpuBackend::store_keys_and_values(const AttentionBlock& block) {
 AttendArgs CpuBackend::attend_args(const AttentionBlock& block, const Segment& segment, std::int64_t kv_head,
                                    int thread) {
   AttendArgs args{};
-  args.type = memory_.cache_type();
-  args.keys = memory_.rows(block.attention_index, false, kv_head);
-  args.values = memory_.rows(block.attention_index, true, kv_head);
+  args.keys = memory_.blocks(block.attention_index, false, kv_head);
+  args.values = memory_.blocks(block.attention_index, true, kv_head);
   args.page_stride = memory_.page_stride();
   args.pages = segment.pages.data();
   args.scratch = scratch_[static_cast<std::size_t>(thread)].attention.data();
@@ -148,7 +147,7 @@ void CpuBackend::attend_rows(const AttentionBlock& block, const AttentionTask& t
   args.largest = largest.data();
   args.total = total.data();
   args.sums = scratch.sums.data();
-  kernels_.attend(args);
+  attend_(args);
   for (std::int64_t query = 0; query < args.count; ++query) {
     finish_query(task.placed->first_row + task.begin + query / group, kv_head * group + query % group,
                  args.sums + query * kHeadDim, total[static_cast<std::size_t>(query)]);
@@ -213,7 +212,7 @@ void CpuBackend::attend_range(const AttentionBlock& block, const AttentionTask& 
   args.largest = state.largest;
   args.total = state.total;
   args.sums = state.sums;
-  kernels_.attend(args);
+  attend_(args);
 }
 
 void CpuBackend::join_ranges(std::int64_t row, std::int64_t first_slot, std::int64_t slots,

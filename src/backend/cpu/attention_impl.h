@@ -5,12 +5,12 @@
 #pragma once
 
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/kv_impl.h"
 #include "backend/cpu/vector_impl.h"
 
 namespace lily::cpu {
 namespace {
 
-constexpr int kHeadSize = 256;
 constexpr int kTileSize = static_cast<int>(kAttentionTile);
 constexpr int kPageRows = 256;
 constexpr int kGemmRows = kLanes == 16 ? 8 : 4;  // with two vectors a row these fill the registers
@@ -53,40 +53,6 @@ LILY_INLINE void gemm(const Gemm& g) {
   }
 }
 
-template <CacheType kType>
-constexpr std::int64_t kCachedSize = kType == CacheType::kBf16 ? 2 : 4;
-
-/// kLanes elements from element `index` on.
-template <CacheType kType>
-LILY_INLINE F32 load_cached(const std::byte* p, std::int64_t index) {
-  if constexpr (kType == CacheType::kBf16) {
-    return load_bf16(p + index * 2);
-  } else {
-    return load<F32>(p + index * 4);
-  }
-}
-
-/// out[dim][row], f32; rows from `rows` on are zero.
-template <CacheType kType>
-LILY_INLINE void load_keys(const std::byte* keys, std::int64_t rows, float* out) {
-  for (int t = 0; t < kTileSize; t += kLanes) {
-    for (int d = 0; d < kHeadSize; d += kLanes) {
-      F32 block[kLanes];
-      for (int i = 0; i < kLanes; ++i) {
-        block[i] = t + i < rows ? load_cached<kType>(keys, (t + i) * kHeadSize + d) : F32{};
-      }
-      transpose<kLanes>(block);
-      for (int i = 0; i < kLanes; ++i) store(out + (d + i) * kTileSize + t, block[i]);
-    }
-  }
-}
-template <CacheType kType>
-LILY_INLINE void load_values(const std::byte* values, std::int64_t rows, float* out) {
-  for (std::int64_t i = 0; i < kTileSize * kHeadSize; i += kLanes) {
-    store(out + i, i < rows * kHeadSize ? load_cached<kType>(values, i) : F32{});
-  }
-}
-
 /// Turns one query's scores of a tile into exp(score - largest), 0 past `visible` rows, and rescales what was
 /// summed.
 LILY_INLINE void softmax_row(float* scores, std::int64_t visible, float& largest, float& total, float* sums) {
@@ -120,31 +86,70 @@ LILY_INLINE void softmax_row(float* scores, std::int64_t visible, float& largest
   total += reduce_add(sum);
 }
 
-template <CacheType kType>
-void attend_cached(const AttendArgs& a) {
-  float* keys = a.scratch;
-  float* values = keys + kTileSize * kHeadSize;
-  float* scores = values + kTileSize * kHeadSize;
+/// A tile of K/V rows: where its blocks begin.
+struct KvTile {
+  const std::byte* keys;
+  const std::byte* values;
+  const std::byte* next_keys;  ///< of the tile to come, or these once more
+  std::int64_t rows;           ///< that there are, at most kTileSize
+};
+
+/// Queries and keys, probabilities and values in f32, widened tile by tile.
+template <KvType kType>
+struct WidenedProducts {
+  static constexpr std::int64_t kBlockBytes = kv_block_bytes(kType);
+  const float* queries;  ///< [padded, 256]
+  std::int64_t padded;
+  float* keys;    ///< scratch, [256, kTileSize]
+  float* values;  ///< scratch, [kTileSize, 256]
+
+  LILY_INLINE WidenedProducts(const AttendArgs& a, std::int64_t padded_count, float* scratch)
+      : queries(a.queries), padded(padded_count), keys(scratch), values(scratch + kTileSize * kHeadSize) {}
+
+  /// scores[query][row]
+  LILY_INLINE void score(const KvTile& tile, float* scores) {
+    for (int r = 0; r < kTileSize; r += kBlockRows) {
+      widen_keys<kType>(tile.keys + r / kBlockRows * kBlockBytes, keys + r, kTileSize);
+    }
+    gemm<false>({queries, kHeadSize, keys, kTileSize, scores, kTileSize, padded, kTileSize, kHeadSize});
+  }
+  /// sums[query] += sum over rows of probabilities[query][row] * value[row]
+  LILY_INLINE void add(const KvTile& tile, const float* probabilities, float* sums) {
+    for (int r = 0; r < kTileSize; r += kBlockRows) {
+      widen_values<kType>(tile.values + r / kBlockRows * kBlockBytes, tile.rows - r, values + r * kHeadSize);
+    }
+    gemm<true>({probabilities, kTileSize, values, kHeadSize, sums, kHeadSize, padded, kHeadSize, kTileSize});
+  }
+};
+
+template <KvType kType>
+LILY_INLINE std::int64_t kv_tile_offset(const AttendArgs& a, std::int64_t t) {
+  return a.pages[t / kPageRows] * a.page_stride + t % kPageRows / kBlockRows * kv_block_bytes(kType);
+}
+
+template <KvType kType, class Products>
+void attend_tiles(const AttendArgs& a) {
+  float* scores = a.scratch;
   const std::int64_t padded = (a.count + 7) / 8 * 8;
+  Products products(a, padded, scores + kAttentionQueries * kTileSize);
   for (std::int64_t t = a.begin; t < a.end; t += kTileSize) {
     const std::int64_t rows = a.end - t < kTileSize ? a.end - t : kTileSize;
-    const std::int64_t in_page = t % kPageRows * kHeadSize * kCachedSize<kType>;
-    const std::int64_t first = a.pages[t / kPageRows] * a.page_stride + in_page;
-    load_keys<kType>(a.keys + first, rows, keys);
-    load_values<kType>(a.values + first, rows, values);
-    gemm<false>({a.queries, kHeadSize, keys, kTileSize, scores, kTileSize, padded, kTileSize, kHeadSize});
+    const std::int64_t at = kv_tile_offset<kType>(a, t);
+    const std::int64_t next = t + kTileSize < a.end ? kv_tile_offset<kType>(a, t + kTileSize) : at;
+    const KvTile tile = {a.keys + at, a.values + at, a.keys + next, rows};
+    products.score(tile, scores);
     for (std::int64_t i = 0; i < a.count; ++i) {
       const std::int64_t seen = a.positions[i] - t + 1;
       softmax_row(scores + i * kTileSize, seen < rows ? seen : rows, a.largest[i], a.total[i],
                   a.sums + i * kHeadSize);
     }
-    gemm<true>({scores, kTileSize, values, kHeadSize, a.sums, kHeadSize, padded, kHeadSize, kTileSize});
+    products.add(tile, scores, a.sums);
   }
 }
 
-void attend(const AttendArgs& args) {
-  args.type == CacheType::kBf16 ? attend_cached<CacheType::kBf16>(args)
-                                : attend_cached<CacheType::kF32>(args);
+template <KvType kType>
+void attend_widened(const AttendArgs& args) {
+  attend_tiles<kType, WidenedProducts<kType>>(args);
 }
 
 }  // namespace

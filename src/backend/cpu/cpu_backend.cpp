@@ -39,6 +39,7 @@ Buffer<float> transpose_taps(const Vector& taps) {
 CpuBackend::CpuBackend(const Settings& settings, const ModelWeights& weights, const BackendLimits& limits,
                        StateMemory memory)
     : kernels_(settings.kernels),
+      attend_(attend_of(kernels_, memory.kv_type())),
       exact_(settings.exact),
       weights_(weights),
       s_(weights.shapes),
@@ -46,7 +47,7 @@ CpuBackend::CpuBackend(const Settings& settings, const ModelWeights& weights, co
       slot_bytes_(memory.slots().item_bytes()),
       page_bytes_(memory.pages().item_bytes()),
       memory_(std::move(memory)),
-      pool_(settings.threads),
+      pool_(settings.threads, settings.pin_threads),
       products_(kernels_, pool_, widest_input(s_), exact_),
       step_(s_, limits.max_rows),
       residual_(limits.max_rows * s_.hidden),
@@ -78,8 +79,9 @@ CpuBackend::CpuBackend(const Settings& settings, const ModelWeights& weights, co
 }
 
 std::string CpuBackend::description() const {
-  return fmt::format("cpu ({}, {} thread{}, {} activations)", kernels_.description, pool_.size(),
-                     pool_.size() == 1 ? "" : "s", exact_ ? "f32" : "integer");
+  return fmt::format("cpu ({}, {} thread{}, {} activations, {} K/V)", kernels_.description, pool_.size(),
+                     pool_.size() == 1 ? "" : "s", exact_ ? "f32" : "integer",
+                     kv_type_name(memory_.kv_type()));
 }
 
 void CpuBackend::begin(const Batch& batch) {
@@ -186,6 +188,16 @@ void CpuBackend::read_residual(std::span<float> out) {
   }
 }
 
+std::int64_t CpuBackend::host_bytes() const {
+  std::int64_t bytes = memory_.bytes() + residual_.bytes() + input_.bytes() + projected_.bytes() +
+                       mixed_.bytes() + router_.bytes() + expanded_.bytes() + shared_expanded_.bytes();
+  for (const ThreadScratch& scratch : scratch_) {
+    bytes += scratch.attention.bytes() + scratch.queries.bytes() + scratch.sums.bytes() +
+             scratch.gate.bytes() + scratch.up.bytes();
+  }
+  return bytes;
+}
+
 void CpuBackend::zero_slot(SlotId slot) {
   std::memset(memory_.slots().item(slot), 0, static_cast<std::size_t>(slot_bytes_));
 }
@@ -280,11 +292,13 @@ Result<std::unique_ptr<Backend>> make_cpu_backend(const BackendOptions& options,
     return fail(ErrorCode::kInvalidArgument, "threads: {}, expected 0 (all cores) or more", options.threads);
   }
   LILY_TRY_VOID(cpu::check_supported(weights));
-  const auto cache = options.exact ? cpu::CacheType::kF32 : cpu::CacheType::kBf16;
-  LILY_TRY(cpu::StateMemory memory, cpu::StateMemory::reserve(weights.shapes, limits, cache));
+  LILY_TRY(const KvType kv_type,
+           parse_kv_type(options.kv_type, options.exact ? KvType::kF32 : KvType::kBf16));
+  LILY_TRY(cpu::StateMemory memory, cpu::StateMemory::reserve(weights.shapes, limits, kv_type));
   const int threads = options.threads > 0 ? options.threads : available_cores();
   return std::unique_ptr<Backend>(std::make_unique<cpu::CpuBackend>(
-      cpu::CpuBackend::Settings{*kernels, threads, options.exact}, weights, limits, std::move(memory)));
+      cpu::CpuBackend::Settings{*kernels, threads, options.pin_threads, options.exact}, weights, limits,
+      std::move(memory)));
 }
 
 }  // namespace lily

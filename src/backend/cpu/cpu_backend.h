@@ -2,7 +2,8 @@
 //
 // A block is a few parallel regions with a little serial work between. Everything a step needs is allocated
 // when the backend is made. Two modes: products of integer activations and integer codes (the default), or of
-// f32 activations and dequantised weights, with K and V kept in f32 (BackendOptions::exact).
+// f32 activations and dequantised weights, with K and V in f32 unless asked otherwise
+// (BackendOptions::exact).
 #pragma once
 
 #include <string>
@@ -24,6 +25,7 @@ class CpuBackend final : public Backend {
   struct Settings {
     const Kernels& kernels;
     int threads;
+    bool pin_threads;
     bool exact;
   };
   CpuBackend(const Settings& settings, const ModelWeights& weights, const BackendLimits& limits,
@@ -44,6 +46,7 @@ class CpuBackend final : public Backend {
   void copy_page(PageId from, PageId to) override;
   [[nodiscard]] std::int64_t slot_bytes() const override { return slot_bytes_; }
   [[nodiscard]] std::int64_t page_bytes() const override { return page_bytes_; }
+  [[nodiscard]] std::int64_t host_bytes() const override;
   void read_slot(SlotId slot, std::span<std::byte> out) override;
   void write_slot(SlotId slot, std::span<const std::byte> in) override;
   void read_page(PageId page, std::span<std::byte> out) override;
@@ -106,6 +109,7 @@ class CpuBackend final : public Backend {
   void expand(const MoeWeights& weights, std::int64_t expert, Phase phase, std::int64_t column, int thread);
 
   const Kernels& kernels_;
+  void (*const attend_)(const AttendArgs& args);  ///< of the cache's type
   const bool exact_;
   const ModelWeights& weights_;
   const Shapes s_;

@@ -22,16 +22,6 @@ void gate_output(const float* x, float factor, const float* gate, std::int64_t n
   }
 }
 
-void store_cached(const float* x, std::int64_t n, CacheType type, std::byte* out) {
-  for (std::int64_t i = 0; i < n; i += kLanes) {
-    if (type == CacheType::kBf16) {
-      store(out + i * 2, to_bf16(load_f32(x + i)));
-    } else {
-      store(out + i * 4, load_f32(x + i));
-    }
-  }
-}
-
 // Element j of the first 64 turns with element j + 32.
 void head_norm(const HeadNormArgs& a) {
   constexpr int kHead = 256;

@@ -56,7 +56,7 @@ LILY_INLINE __m256i dot_half(const U32* codes, const std::int8_t* x) {
 template <int kBits, int kTokens>
 LILY_INLINE void dot_tile(const Tile& tile, const std::int8_t* const (&x)[kTokens], I32 (&sum)[kTokens]) {
   for (int t = 0; t < kTokens; ++t) {
-    sum[t] = reinterpret_cast<I32>(
+    sum[t] += reinterpret_cast<I32>(
         _mm256_add_epi32(dot_half<kBits>(tile.codes, x[t]), dot_half<kBits>(tile.codes + 8, x[t] + 32)));
   }
 }

@@ -37,7 +37,7 @@ LILY_INLINE void transpose_rows(const std::byte* first, std::int64_t stride, int
 template <int kBits, int kTokens>
 LILY_INLINE void dot_tile(const Tile& tile, const std::int8_t* const (&x)[kTokens], I32 (&sum)[kTokens]) {
   __m512i acc[kTokens];
-  for (int t = 0; t < kTokens; ++t) acc[t] = _mm512_setzero_si512();
+  for (int t = 0; t < kTokens; ++t) acc[t] = reinterpret_cast<__m512i>(sum[t]);
 #pragma GCC unroll 16
   for (int i = 0; i < 16; ++i) {
     const auto codes = reinterpret_cast<__m512i>(tile.codes[i]);

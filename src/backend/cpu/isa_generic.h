@@ -40,7 +40,6 @@ LILY_INLINE U32 splat_two(std::int8_t low, std::int8_t high) {
 template <int kBits, int kTokens>
 LILY_INLINE void dot_tile(const Tile& tile, const std::int8_t* const (&x)[kTokens], I32 (&sum)[kTokens]) {
   for (int t = 0; t < kTokens; ++t) {
-    sum[t] = I32{};
     for (int i = 0; i < 16; ++i) {
       const std::int8_t* four = x[t] + 4 * i;
       const U32 codes = tile.codes[i];

@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "model/kv_type.h"
+
 namespace lily::cpu {
 
 inline constexpr std::int64_t kGroup = 64;             ///< inputs that share a scale and a bias
@@ -93,7 +95,7 @@ struct MatmulArgs {
 };
 
 /// Floats of scratch that a matrix product needs.
-[[nodiscard]] inline constexpr std::int64_t matmul_scratch(std::int64_t in) {
+[[nodiscard]] constexpr std::int64_t matmul_scratch(std::int64_t in) {
   return 16 * in;
 }
 
@@ -137,8 +139,28 @@ struct HeadNormArgs {
   const float* sine;
 };
 
-/// How K and V rows are kept: bf16, or f32 when the backend is exact.
-enum class CacheType { kBf16, kF32 };
+// How K and V rows lie in memory: in blocks of 16 rows, as 4-byte words that hold the n values which one
+// dot-product instruction adds up (n = 1 for f32, 2 for bf16, 4 for int8):
+//
+//   keys   [256 / n words][16 rows]              n consecutive elements of a row
+//   values [16 parts][16 / n words][16 elements]  n consecutive rows of one element
+//
+// then, for int8, the scales of both: [4 groups of 64 elements][16 rows] f32. So attention reads both in
+// order and transposes nothing.
+inline constexpr std::int64_t kKvBlockRows = 16;
+
+[[nodiscard]] inline constexpr std::int64_t kv_block_bytes(KvType type) {
+  return kKvBlockRows * kv_row_bytes(type);
+}
+
+/// One K or V row, into its place among the blocks of a page.
+struct StoreKvArgs {
+  const float* row;  ///< [256]
+  KvType type;
+  bool value;          ///< V, or else K
+  std::byte* blocks;   ///< [16 blocks] of this page, layer and KV head
+  std::int64_t index;  ///< of the row in the page
+};
 
 /// Online-softmax attention of up to kAttentionQueries query vectors over K/V rows [begin, end) of one KV
 /// head.
@@ -146,12 +168,11 @@ struct AttendArgs {
   const float* queries;  ///< [count padded to 8, 256], already divided by sqrt(256)
   std::int64_t count;
   const std::int64_t* positions;  ///< [count], ascending: query i sees rows 0..positions[i]
-  CacheType type;
-  const std::byte* keys;      ///< [page number][256 rows, 256] of this layer and KV head
-  const std::byte* values;    ///< the same for V
-  std::int64_t page_stride;   ///< bytes from one page number to the next
-  const std::int32_t* pages;  ///< pages[t / 256] is the number of the page that holds row t
-  std::int64_t begin;         ///< multiple of kAttentionTile
+  const std::byte* keys;          ///< [page number][16 blocks] of this layer and KV head
+  const std::byte* values;        ///< the same for V
+  std::int64_t page_stride;       ///< bytes from one page number to the next
+  const std::int32_t* pages;      ///< pages[t / 256] is the number of the page that holds row t
+  std::int64_t begin;             ///< multiple of kAttentionTile
   std::int64_t end;
   float* largest;  ///< [count], running maximum of the scores; -inf to start
   float* total;    ///< [count], running sum of exp(score - largest); 0 to start
@@ -159,7 +180,7 @@ struct AttendArgs {
   float* scratch;  ///< attend_scratch() floats of this thread
 };
 
-[[nodiscard]] inline constexpr std::int64_t attend_scratch() {
+[[nodiscard]] constexpr std::int64_t attend_scratch() {
   return 2 * kAttentionTile * 256 + kAttentionQueries * kAttentionTile;
 }
 
@@ -184,17 +205,30 @@ struct Kernels {
   void (*swiglu)(const float* gate, const float* up, std::int64_t n, float* out);
   void (*delta_rule)(const DeltaArgs& args);
   void (*head_norm)(const HeadNormArgs& args);
-  /// n floats as the cache keeps them (bf16: rounded to nearest even), n a multiple of 64.
-  void (*store_cached)(const float* x, std::int64_t n, CacheType type, std::byte* out);
-  void (*attend)(const AttendArgs& args);
+  /// bf16 is rounded to nearest even, int8 to nearest with scale = max|x| / 127 over 64 values.
+  void (*store_kv)(const StoreKvArgs& args);
+  // One for each KvType.
+  void (*attend_f32)(const AttendArgs& args);
+  void (*attend_bf16)(const AttendArgs& args);
+  void (*attend_q8)(const AttendArgs& args);
   /// out = factor * x * sigmoid(gate), n a multiple of 64.
   void (*gate_output)(const float* x, float factor, const float* gate, std::int64_t n, float* out);
 };
+
+/// The attention of a type of cache.
+[[nodiscard]] inline auto attend_of(const Kernels& kernels, KvType type) {
+  return type == KvType::kF32    ? kernels.attend_f32
+         : type == KvType::kBf16 ? kernels.attend_bf16
+                                 : kernels.attend_q8;
+}
 
 const Kernels& generic_kernels();
 #if defined(__x86_64__)
 const Kernels& avx2_kernels();
 const Kernels& avx512_kernels();
+const Kernels& avx512bf16_kernels();
+#elif defined(__aarch64__)
+const Kernels& neon_kernels();
 #endif
 
 }  // namespace lily::cpu

@@ -5,13 +5,18 @@ constexpr int kLanes = 16;  // f32 numbers in a vector, and rows in a tile of a 
 }
 }  // namespace lily::cpu
 
+#include "backend/cpu/attention_q8.h"
 #include "backend/cpu/isa_avx512.h"
 #include "backend/cpu/table_impl.h"
 
 namespace lily::cpu {
 
 const Kernels& avx512_kernels() {
-  static constexpr Kernels kKernels = make_kernels("avx512", "AVX-512 VNNI");
+  static constexpr Kernels kKernels = [] {
+    Kernels kernels = make_kernels("avx512", "AVX-512 VNNI");
+    kernels.attend_q8 = attend_q8;
+    return kernels;
+  }();
   return kKernels;
 }
 

@@ -216,12 +216,11 @@ template <int kBits, Precision kPrecision, int kTokens>
 LILY_INLINE void accumulate_tokens(const Tile& tile, F32 scale, F32 bias, std::int64_t group, int first,
                                    PrefillBlock& block) {
   const std::int64_t base = group * block.capacity;
-  I32 sum[kTokens];
+  I32 sum[kTokens] = {};
   dot_plane<kBits, kTokens>(tile, block.high, base, block.tokens + first, sum);
   if constexpr (kPrecision == Precision::kFine) {
-    I32 low[kTokens];
-    dot_plane<kBits, kTokens>(tile, block.low, base, block.tokens + first, low);
-    for (int t = 0; t < kTokens; ++t) sum[t] = (sum[t] << 8) + low[t];
+    for (int t = 0; t < kTokens; ++t) sum[t] <<= 8;
+    dot_plane<kBits, kTokens>(tile, block.low, base, block.tokens + first, sum);
   }
   for (int t = 0; t < kTokens; ++t) {
     const std::int64_t slot = base + block.tokens[first + t];

@@ -5,7 +5,7 @@
 //  - transpose_rows(first, stride, rows, bytes, out): out[i], lane r = dword i of row r. A row has 32 bytes,
 //  of which
 //    `bytes` are read and the rest is zero; rows past the last repeat it.
-//  - dot_tile<bits, tokens>(tile, x, sum): sum[t], lane r = codes of row r times the 64 codes at x[t].
+//  - dot_tile<bits, tokens>(tile, x, sum): sum[t], lane r += codes of row r times the 64 codes at x[t].
 //  - decode_rows<bits, precision, rows>(w, x, y): y[r] = row r of w times one token.
 //  - widen_bytes(p): lane i = byte i.
 #pragma once

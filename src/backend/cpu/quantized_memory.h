@@ -16,6 +16,8 @@ class QuantizedMemory {
   explicit QuantizedMemory(std::int64_t numbers)
       : numbers_(numbers), planes_(4 * numbers), factors_(4 * numbers / kGroup) {}
 
+  [[nodiscard]] std::int64_t bytes() const { return planes_.bytes() + factors_.bytes(); }
+
   [[nodiscard]] QuantizedRows rows(std::int64_t capacity) {
     const std::int64_t groups = numbers_ / kGroup;
     std::int8_t* planes = planes_.data();

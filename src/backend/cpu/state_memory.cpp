@@ -56,11 +56,11 @@ void ReservedItems::release(std::int64_t index) {
 #endif
 }
 
-Result<StateMemory> StateMemory::reserve(const Shapes& shapes, const BackendLimits& limits, CacheType type) {
+Result<StateMemory> StateMemory::reserve(const Shapes& shapes, const BackendLimits& limits, KvType type) {
   const std::int64_t slot_bytes =
       shapes.linear_layers * (shapes.recurrent_state_size() + kConvHistory * shapes.conv_channels()) * 4;
-  const std::int64_t element = type == CacheType::kBf16 ? 2 : 4;
-  const std::int64_t page_bytes = shapes.attention_layers * 2 * kKvPageTokens * shapes.kv_dim() * element;
+  const std::int64_t page_bytes =
+      shapes.attention_layers * 2 * kKvPageTokens * shapes.kv_heads * kv_row_bytes(type);
   LILY_TRY(ReservedItems slots, ReservedItems::reserve(limits.slots, slot_bytes, "recurrent states"));
   LILY_TRY(ReservedItems pages, ReservedItems::reserve(limits.kv_pages, page_bytes, "K/V pages"));
   return StateMemory(shapes, type, std::move(slots), std::move(pages));
@@ -79,15 +79,15 @@ float* StateMemory::conv_history(SlotId slot, int linear_index) const {
 }
 
 std::int64_t StateMemory::head_bytes() const {
-  return kKvPageTokens * kHeadDim * (type_ == CacheType::kBf16 ? 2 : 4);
+  return kKvPageTokens * kv_row_bytes(type_);
 }
 
-std::byte* StateMemory::rows(int attention_index, bool value, std::int64_t kv_head) const {
+std::byte* StateMemory::blocks(int attention_index, bool value, std::int64_t kv_head) const {
   return pages_.item(0) + ((attention_index * 2 + (value ? 1 : 0)) * s_.kv_heads + kv_head) * head_bytes();
 }
 
 std::int64_t StateMemory::page_stride() const {
-  return s_.attention_layers * 2 * s_.kv_heads * head_bytes();  // multiples of 128 KiB: items without padding
+  return s_.attention_layers * 2 * s_.kv_heads * head_bytes();  // multiples of 4 KiB: items without padding
 }
 
 }  // namespace lily::cpu

@@ -23,6 +23,8 @@ class ReservedItems {
 
   [[nodiscard]] std::byte* item(std::int64_t index) const;
   [[nodiscard]] std::int64_t item_bytes() const { return item_bytes_; }
+  /// Of all of them, once touched.
+  [[nodiscard]] std::int64_t bytes() const { return count_ * stride_; }
   /// Back to zeros, without memory behind it.
   void release(std::int64_t index);
 
@@ -35,34 +37,35 @@ class ReservedItems {
 };
 
 /// Slots: per gated-delta layer S [Hv][Dv / 32][Dk][32] f32, then the last 3 pre-convolution rows [3, C] f32.
-/// Pages: [attention layer][K|V][Nkv][256 tokens][D] in the cache's type, so that the K rows of a head are
-/// consecutive.
+/// Pages: [attention layer][K|V][Nkv][16 blocks], so that the K rows of a head are consecutive (kernels.h has
+/// the blocks).
 class StateMemory {
  public:
-  static Result<StateMemory> reserve(const Shapes& shapes, const BackendLimits& limits, CacheType type);
+  static Result<StateMemory> reserve(const Shapes& shapes, const BackendLimits& limits, KvType type);
 
-  [[nodiscard]] CacheType cache_type() const { return type_; }
+  [[nodiscard]] KvType kv_type() const { return type_; }
 
   [[nodiscard]] float* recurrent_state(SlotId slot, int linear_index) const;
   [[nodiscard]] float* conv_history(SlotId slot, int linear_index) const;
 
-  /// Row 0 of page 0 for K (or V) of one layer and head; pages follow each other at page_stride()
+  /// The first block of page 0 for K (or V) of one layer and head; pages follow each other at page_stride()
   /// bytes.
-  [[nodiscard]] std::byte* rows(int attention_index, bool value, std::int64_t kv_head) const;
+  [[nodiscard]] std::byte* blocks(int attention_index, bool value, std::int64_t kv_head) const;
   [[nodiscard]] std::int64_t page_stride() const;
 
+  [[nodiscard]] std::int64_t bytes() const { return slots_.bytes() + pages_.bytes(); }
   [[nodiscard]] ReservedItems& slots() { return slots_; }
   [[nodiscard]] ReservedItems& pages() { return pages_; }
 
  private:
-  StateMemory(const Shapes& shapes, CacheType type, ReservedItems slots, ReservedItems pages)
+  StateMemory(const Shapes& shapes, KvType type, ReservedItems slots, ReservedItems pages)
       : s_(shapes), type_(type), slots_(std::move(slots)), pages_(std::move(pages)) {}
   [[nodiscard]] std::int64_t layer_slot_floats() const;
   /// Of one layer's K or V rows of one head in one page.
   [[nodiscard]] std::int64_t head_bytes() const;
 
   Shapes s_;
-  CacheType type_;
+  KvType type_;
   ReservedItems slots_;
   ReservedItems pages_;
 };

@@ -5,6 +5,7 @@
 #include "backend/cpu/delta_impl.h"
 #include "backend/cpu/elementwise_impl.h"
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/kv_impl.h"
 #include "backend/cpu/matmul_impl.h"
 
 namespace lily::cpu {
@@ -22,8 +23,10 @@ constexpr Kernels make_kernels(const char* isa, const char* description) {
           .swiglu = swiglu,
           .delta_rule = delta_rule,
           .head_norm = head_norm,
-          .store_cached = store_cached,
-          .attend = attend,
+          .store_kv = store_kv,
+          .attend_f32 = attend_widened<KvType::kF32>,
+          .attend_bf16 = attend_widened<KvType::kBf16>,
+          .attend_q8 = attend_widened<KvType::kQ8>,
           .gate_output = gate_output};
 }
 

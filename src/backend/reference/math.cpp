@@ -109,8 +109,10 @@ void softmax(std::span<float> x) {
 std::vector<std::int64_t> top_k(std::span<const float> x, std::int64_t k) {
   std::vector<std::int64_t> order(x.size());
   std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, [&](std::int64_t a, std::int64_t b) {
-    return x[static_cast<std::size_t>(a)] > x[static_cast<std::size_t>(b)];
+  std::ranges::sort(order, [&](std::int64_t a, std::int64_t b) {
+    const float xa = x[static_cast<std::size_t>(a)];
+    const float xb = x[static_cast<std::size_t>(b)];
+    return xa != xb ? xa > xb : a < b;  // of equals the first, as in a stable sort
   });
   order.resize(static_cast<std::size_t>(k));
   return order;

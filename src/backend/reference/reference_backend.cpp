@@ -17,10 +17,10 @@ std::int64_t ReferenceBackend::layer_slot_size() const {
   return s_.recurrent_state_size() + kConvHistory * s_.conv_channels();
 }
 std::int64_t ReferenceBackend::slot_size() const {
-  return s_.linear_layers * layer_slot_size();
+  return s_.slot_size();
 }
 std::int64_t ReferenceBackend::page_size() const {
-  return s_.attention_layers * 2 * kKvPageTokens * s_.kv_dim();
+  return s_.page_size();
 }
 
 void ReferenceBackend::begin(const Batch& batch) {

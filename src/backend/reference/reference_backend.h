@@ -28,6 +28,9 @@ class ReferenceBackend final : public Backend {
   void copy_page(PageId from, PageId to) override;
   [[nodiscard]] std::int64_t slot_bytes() const override { return slot_size() * 4; }
   [[nodiscard]] std::int64_t page_bytes() const override { return page_size() * 4; }
+  [[nodiscard]] std::int64_t host_bytes() const override {
+    return limits_.slots * slot_bytes() + limits_.kv_pages * page_bytes();
+  }
   void read_slot(SlotId slot, std::span<std::byte> out) override;
   void write_slot(SlotId slot, std::span<const std::byte> in) override;
   void read_page(PageId page, std::span<std::byte> out) override;

@@ -142,18 +142,33 @@ TEST(CpuBackend, Int8StaysCloseToTheReferenceOnEveryIsa) {
   }
 }
 
-class CpuBackendMode : public ::testing::TestWithParam<std::tuple<bool, const cpu::Kernels*>> {
+struct Mode {
+  bool exact;
+  const char* kv_type;
+};
+void PrintTo(const Mode& mode, std::ostream* out) {
+  *out << (mode.exact ? "exact_" : "int8_") << mode.kv_type;
+}
+
+class CpuBackendMode : public ::testing::TestWithParam<std::tuple<Mode, const cpu::Kernels*>> {
  protected:
+  static bool exact() { return std::get<0>(GetParam()).exact; }
   static BackendOptions options(int threads) {
-    return cpu(std::get<0>(GetParam()), threads, std::get<1>(GetParam())->isa);
+    const auto& [mode, kernels] = GetParam();
+    BackendOptions options = cpu(mode.exact, threads, kernels->isa);
+    options.kv_type = mode.kv_type;
+    return options;
   }
 };
+std::string mode_name(const ::testing::TestParamInfo<CpuBackendMode::ParamType>& test) {
+  const auto& [mode, kernels] = test.param;
+  return ::testing::PrintToString(mode) + "_" + kernels->isa;
+}
 INSTANTIATE_TEST_SUITE_P(Modes, CpuBackendMode,
-                         ::testing::Combine(::testing::Bool(), ::testing::ValuesIn(cpu::usable_kernels())),
-                         [](const auto& test) {
-                           return std::string(std::get<0>(test.param) ? "exact_" : "int8_") +
-                                  std::get<1>(test.param)->isa;
-                         });
+                         ::testing::Combine(::testing::Values(Mode{true, "auto"}, Mode{false, "auto"},
+                                                              Mode{false, "q8"}),
+                                            ::testing::ValuesIn(cpu::usable_kernels())),
+                         mode_name);
 
 TEST_P(CpuBackendMode, EqualBitsForAnyNumberOfThreads) {
   const RandomModel model(sizes()[2]);
@@ -216,7 +231,7 @@ TEST_P(CpuBackendMode, ChunksAgreeWithTokenByToken) {
       got = run_step(*backend, model.weights(),
                      {chunks.extend(x.subspan(i, std::min(chunk, x.size() - i)), Logits::kLast)});
     }
-    EXPECT_LT(relative_error(got, expected), std::get<0>(GetParam()) ? 3e-3 : 0.06) << chunk;
+    EXPECT_LT(relative_error(got, expected), exact() ? 3e-3 : 0.06) << chunk;
   }
 }
 
@@ -291,6 +306,15 @@ TEST_P(CpuBackendMode, ReusedSlotsAndPagesHoldNothingOfTheirPast) {
   EXPECT_EQ(run_step(*backend, model.weights(), {third.extend(x.subspan(0, 3), Logits::kAll)}), expected);
 }
 
+TEST(CpuBackend, PagesAreAsLargeAsTheirType) {
+  const RandomModel model({.attention = {true, false, true}, .query_heads = 4, .kv_heads = 2});
+  for (const auto& [kv_type, row_bytes] :
+       {std::pair{"f32", 1024}, {"bf16", 512}, {"auto", 512}, {"q8", 272}}) {
+    const auto backend = make(model, {.name = "cpu", .kv_type = kv_type});
+    EXPECT_EQ(backend->page_bytes(), 2 * 2 * 2 * 256 * row_bytes) << kv_type;  // layers, K and V, heads, rows
+  }
+}
+
 TEST(MakeBackend, RefusesWhatItCannotRun) {
   const RandomModel model({});
   const auto error_of = [&](const BackendOptions& options) {
@@ -299,6 +323,8 @@ TEST(MakeBackend, RefusesWhatItCannotRun) {
   EXPECT_EQ(error_of({.name = "tpu"}).code, ErrorCode::kInvalidArgument);
   EXPECT_EQ(error_of(cpu(false, 1, "mmx")).code, ErrorCode::kInvalidArgument);
   EXPECT_EQ(error_of(cpu(false, -1)).code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(error_of({.name = "cpu", .kv_type = "q3"}).code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(error_of({.name = "reference", .kv_type = "q8"}).code, ErrorCode::kUnsupported);
 
   ModelWeights odd = model.weights();
   odd.lm_head.group_size = 32;

@@ -52,9 +52,8 @@ struct Reference {
     std::memcpy(values.data(), found->data.data(), found->data.size());
     return values;
   }
-  [[nodiscard]] std::unique_ptr<Backend> backend(bool exact) const {
-    auto made =
-        make_backend({.name = "cpu", .exact = exact}, weights, {.kv_pages = 4, .slots = 1, .max_rows = 520});
+  [[nodiscard]] std::unique_ptr<Backend> backend(const BackendOptions& options) const {
+    auto made = make_backend(options, weights, {.kv_pages = 4, .slots = 1, .max_rows = 520});
     LILY_CHECK(made.ok(), "{}", made.error().message);
     made.value()->zero_slot(0);
     return std::move(made).value();
@@ -95,10 +94,11 @@ Difference compare(const std::vector<float>& got, const std::vector<float>& expe
 }
 
 /// The golden prompt of `length`, in steps of `chunk`, all logits.
-std::vector<float> logits_of(const Reference& reference, bool exact, std::int64_t length, std::size_t chunk) {
+std::vector<float> logits_of(const Reference& reference, const BackendOptions& options, std::int64_t length,
+                             std::size_t chunk) {
   const auto tokens = reference.tensor<std::int32_t>("tokens_" + std::to_string(length));
   const std::span<const TokenId> x(tokens);
-  const auto backend = reference.backend(exact);
+  const auto backend = reference.backend(options);
   Timeline timeline{.pages = {2, 0, 3}};
   std::vector<float> logits;
   for (std::size_t i = 0; i < x.size(); i += chunk) {
@@ -125,7 +125,8 @@ TEST_P(CpuGolden, ExactLogits) {
   const auto vocab = static_cast<std::size_t>(reference.weights.shapes.vocab);
   const auto check = [&](std::int64_t length, std::size_t chunk) {
     const auto expected = reference.tensor<float>("logits_" + std::to_string(length));
-    const Difference d = compare(logits_of(reference, true, length, chunk), expected, vocab);
+    const Difference d =
+        compare(logits_of(reference, {.name = "cpu", .exact = true}, length, chunk), expected, vocab);
     EXPECT_LT(d.largest, 5e-4) << length << " tokens in steps of " << chunk;
   };
   for (const std::int64_t length : {1, 5, 63, 64, 65, 200, 513}) check(length, 520);
@@ -138,11 +139,14 @@ TEST_P(CpuGolden, Int8LogitsByDivergence) {
   const Reference reference(GetParam());
   const auto vocab = static_cast<std::size_t>(reference.weights.shapes.vocab);
   const double bound = std::string(GetParam()) == "small" ? 0.05 : 0.005;
-  for (const std::size_t chunk : {1, 7, 520}) {
-    const auto expected = reference.tensor<float>("logits_200");
-    const Difference d = compare(logits_of(reference, false, 200, chunk), expected, vocab);
-    EXPECT_LT(d.divergence, bound) << "steps of " << chunk;
-    EXPECT_GT(d.agreement, 0.85) << "steps of " << chunk;
+  const auto expected = reference.tensor<float>("logits_200");
+  for (const char* kv_type : {"bf16", "q8"}) {
+    for (const std::size_t chunk : {1, 7, 520}) {
+      const BackendOptions options = {.name = "cpu", .kv_type = kv_type};
+      const Difference d = compare(logits_of(reference, options, 200, chunk), expected, vocab);
+      EXPECT_LT(d.divergence, bound) << kv_type << " in steps of " << chunk;
+      EXPECT_GT(d.agreement, 0.85) << kv_type << " in steps of " << chunk;
+    }
   }
 }
 
