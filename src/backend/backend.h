@@ -159,6 +159,9 @@ class Backend {
 Result<std::unique_ptr<Backend>> make_backend(const BackendOptions& options, const ModelWeights& weights,
                                               const BackendLimits& limits);
 
+/// Rows of a step with which the backend named in `options` reads prompts well: thousands where a card does.
+[[nodiscard]] std::int64_t preferred_rows(const BackendOptions& options);
+
 /// Names that make_backend takes in this build, best first, without "auto".
 std::vector<std::string> available_backends();
 
@@ -173,6 +176,8 @@ Result<std::unique_ptr<Backend>> make_metal_backend(const BackendOptions&, const
 
 /// Whether this build holds the backend and not its stub. `name`: "metal" or "metal-emulated".
 [[nodiscard]] bool has_cuda_backend();
+/// Whether there is a card that it can use, or why not.
+[[nodiscard]] Result<void> check_cuda_device();
 [[nodiscard]] bool has_metal_backend(std::string_view name);
 
 }  // namespace lily

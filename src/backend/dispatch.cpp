@@ -51,6 +51,14 @@ Made make_automatic(const BackendOptions& options, const ModelWeights& weights, 
 
 }  // namespace
 
+std::int64_t preferred_rows(const BackendOptions& options) {
+  // A card works through 4,096 rows in the time that it takes to read all experts' weights a few times.
+  constexpr std::int64_t kCardRows = 4096;
+  constexpr std::int64_t kProcessorRows = 512;
+  const bool card = options.name == "cuda" || (options.name == "auto" && check_cuda_device().ok());
+  return card ? kCardRows : kProcessorRows;
+}
+
 std::vector<std::string> available_backends() {
   std::vector<std::string> names;
   for (const Maker& maker : kMakers) {

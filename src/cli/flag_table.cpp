@@ -192,7 +192,7 @@ constexpr std::array kFlags = {
     Flag{"--cache-mib", &Options::cache_mib, "MIB", kChat | kServe, kMachine,
          "memory of the prefix cache, which spares prompts that begin alike (0: off)", from_to(0, 1 << 24)},
     Flag{"--chunk", &Options::chunk, "N", kAnswers | kServe | kBench | kEval | kLogits, kMachine,
-         "prompt tokens of a step (0: 512)", from_to(0, 65536)},
+         "prompt tokens of a step (0: 512; 4096 on a card)", from_to(0, 65536)},
     Flag{"--log-level", &Options::log_level, "LEVEL", kEvery, kMachine, "debug, info, warn, error or off",
          one_of("debug|info|warn|error|off")},
 };

@@ -256,18 +256,7 @@ class Products {
     in_block_ = warp / kSplits;
   }
 
-  __device__ __forceinline__ void prefetch() {
-    const int unit = base_ + in_block_;
-    load_batch(unit, begin_);
-    // The batch after it at least to the L2: five lines of 128 bytes a step.
-    const int lane = static_cast<int>(threadIdx.x & 31);
-    const int step = begin_ + kLoads + lane / 5;
-    if (unit < units_ && lane < 5 * kLoads && step < end_) {
-      const std::uint8_t* block = first_ + (unit >> 4) * tile_bytes_ + step * kBlockBytes;
-      prefetch_l2(lane % 5 < 4 ? block + unit_offset(unit) + lane % 5 * 128
-                               : block + kBlockCodes + unit_offset(unit) / 8);
-    }
-  }
+  __device__ __forceinline__ void prefetch() { load_batch(base_ + in_block_, begin_); }
 
   template <class Put>
   __device__ __forceinline__ void run(const Digits& digits, float* partial, Put&& put) {

@@ -15,7 +15,11 @@ namespace lily::cuda {
 namespace {
 
 constexpr std::int64_t kPieceBytes = 8LL << 20;
+#ifdef LILY_CUDA_EMULATED
+constexpr int kMostThreads = 1;  // the emulator runs one kernel at a time
+#else
 constexpr int kMostThreads = 8;
+#endif
 
 std::int64_t aligned(std::int64_t bytes) {
   return (bytes + 255) / 256 * 256;
@@ -176,12 +180,9 @@ Result<void> run_all(const Device& device, const std::vector<Piece>& pieces, int
     for (std::size_t i = next++; i < pieces.size(); i = next++) LILY_TRY_VOID(loader.run(pieces[i]));
     return loader.finish();
   };
-#ifdef LILY_CUDA_EMULATED
-  const int threads = 1;  // the emulator runs one kernel at a time
-#else
   const int threads = std::min(kMostThreads, available_cores());
-#endif
   std::vector<std::thread> workers;
+  workers.reserve(static_cast<std::size_t>(threads));
   for (int i = 0; i < threads; ++i) {
     workers.emplace_back([&] {
       auto done = work();
