@@ -86,6 +86,10 @@ struct HeadBlock {
   const Vector& norm;              ///< [H]
   const QuantizedMatrix& lm_head;  ///< [V, H]
   std::span<float> logits;         ///< out, [batch.logits_rows(), V], in the order of the segments
+  /// Out, in place of `logits` where a backend chooses(): the likeliest id below `best_end` of each row, the
+  /// lowest among equals, -1 where no logit is a number.
+  std::span<TokenId> best = {};
+  TokenId best_end = 0;
 };
 
 /// What a backend may use, fixed at load. Pages and slots are numbered from 0.
@@ -120,6 +124,9 @@ class Backend {
   virtual void attention_block(const AttentionBlock& block) = 0;
   virtual void moe_block(const MoeBlock& block) = 0;
   virtual void head(const HeadBlock& block) = 0;
+  /// Whether head() fills HeadBlock::best: where logits lie far from the host, greedy decoding need not wait
+  /// for them.
+  [[nodiscard]] virtual bool chooses() const { return false; }
   /// Waits for the step and says whether the device did it.
   virtual Result<void> finish() = 0;
 

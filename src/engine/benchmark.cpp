@@ -33,9 +33,9 @@ class Timed {
     run.prefill_seconds = seconds_since(start);
     for (std::int64_t i = 0; i < options_.decode; ++i) {
       const auto step_start = Clock::now();
-      const TokenId last = run.tokens.back();
-      LILY_TRY_VOID(model_.prefill(sequence, std::span(&last, 1), Logits::kLast, logits_, 1));
-      run.tokens.push_back(sample(prompt));
+      LILY_TRY(const TokenId next, model_.decode_greedy(sequence, run.tokens.back(), logits_));
+      if (next < 0) return fail(ErrorCode::kInternal, "{}: logits that are not numbers", what);
+      run.tokens.push_back(next);
       run.step_seconds.push_back(seconds_since(step_start));
       if (!go_on(0)) return fail(ErrorCode::kCancelled, "interrupted");
     }

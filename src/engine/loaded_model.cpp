@@ -189,4 +189,20 @@ Result<void> LoadedModel::prefill(Sequence& sequence, std::span<const TokenId> t
   return {};
 }
 
+Result<TokenId> LoadedModel::decode_greedy(Sequence& sequence, TokenId last, std::vector<float>& scratch) {
+  LILY_TRY(const Segment segment, sequence.extend(std::span(&last, 1), Phase::kDecode, Logits::kLast));
+  const Batch batch{.segments = {segment}};
+  TokenId best = -1;
+  if (backend_->chooses()) {
+    LILY_TRY_VOID(forward_greedy(*backend_, weights_, batch, std::span(&best, 1), vocab_end_));
+  } else {
+    scratch.resize(static_cast<std::size_t>(shapes().vocab));
+    LILY_TRY_VOID(forward(*backend_, weights_, batch, scratch));
+    const auto sampled = std::span(scratch).first(static_cast<std::size_t>(vocab_end_));
+    best = static_cast<TokenId>(std::ranges::max_element(sampled) - sampled.begin());
+  }
+  sequence.advance();
+  return best;
+}
+
 }  // namespace lily

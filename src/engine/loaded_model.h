@@ -72,6 +72,10 @@ class LoadedModel {
                        std::vector<float>& logits, std::int64_t chunk = 0,
                        const std::function<bool(std::int64_t done)>& progress = {});
 
+  /// One decoding step: appends `last` and returns the likeliest token after it. `scratch` is for backends
+  /// that do not choose themselves.
+  Result<TokenId> decode_greedy(Sequence& sequence, TokenId last, std::vector<float>& scratch);
+
  private:
   LoadedModel() = default;
   Result<void> open_text(const ModelOptions& options);

@@ -102,8 +102,12 @@ void Scheduler::add(Step& step, Task& task, std::int64_t rows) {
 
 void Scheduler::run(Step& step) {
   const auto vocab = static_cast<std::size_t>(model_.shapes().vocab);
-  logits_.resize(static_cast<std::size_t>(step.batch.logits_rows()) * vocab);
-  const auto done = forward(model_.backend(), model_.weights(), step.batch, logits_);
+  const auto wanted = static_cast<std::size_t>(step.batch.logits_rows());
+  const bool greedy = model_.backend().chooses() && std::ranges::all_of(step.tasks, &Task::takes_best);
+  logits_.resize(greedy ? 0 : wanted * vocab);
+  best_.resize(greedy ? wanted : 0);
+  const auto done = greedy ? forward_greedy(model_.backend(), model_.weights(), step.batch, best_, model_.vocab_end())
+                           : forward(model_.backend(), model_.weights(), step.batch, logits_);
   ++work_.steps;
   if (!done.ok()) log::error("step of {} rows failed: {}", step.batch.rows(), done.error().message);
   for (std::size_t i = 0, row = 0; i < step.tasks.size(); ++i) {
@@ -113,11 +117,14 @@ void Scheduler::run(Step& step) {
       task.finish(FinishReason::kError, done.error());
       continue;
     }
-    std::span<float> logits;
-    if (segment.logits == Logits::kLast) logits = std::span(logits_).subspan(row++ * vocab, vocab);
-    task.advance(segment, logits);
+    const bool sampled = segment.logits == Logits::kLast;
+    if (greedy && sampled) {
+      task.advance(segment, best_[row++]);
+    } else {
+      task.advance(segment, sampled ? std::span(logits_).subspan(row++ * vocab, vocab) : std::span<float>());
+    }
     work_.prompt_tokens += segment.phase == Phase::kPrefill ? segment.rows() : 0;
-    work_.generated_tokens += logits.empty() ? 0 : 1;
+    work_.generated_tokens += sampled ? 1 : 0;
     if (segment.phase == Phase::kPrefill && task.checkpoint_due()) {
       cache_.keep(task.evaluated(), task.sequence());
     }

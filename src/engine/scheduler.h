@@ -64,6 +64,7 @@ class Scheduler {
   EngineWork work_;
   Tasks running_;  // prompts still being read stand in the order of their turns
   std::vector<float> logits_;
+  std::vector<TokenId> best_;  // in place of logits, where all tasks of a step take the likeliest
 };
 
 }  // namespace lily

@@ -50,21 +50,39 @@ Result<Segment> Task::next_segment(std::int64_t rows) {
   return sequence_->extend(part, Phase::kPrefill, last ? Logits::kLast : Logits::kNone);
 }
 
+bool Task::takes_best() const {
+  const SamplingParams& p = request_.sampling;
+  return p.temperature <= 0 && p.presence_penalty == 0 && p.frequency_penalty == 0 &&
+         p.repetition_penalty == 1 && p.logit_bias.empty() && !request_.logprobs && request_.guide == nullptr;
+}
+
+bool Task::advance(const Segment& segment, TokenId best) {
+  passed(segment);
+  return best < 0 ? fail_on_logits() : accept({.id = best, .logprob = 0, .top = {}});
+}
+
 bool Task::advance(const Segment& segment, std::span<float> logits) {
-  sequence_->advance();
-  note_time(segment.phase == Phase::kPrefill ? &GenerationUsage::prefill_seconds
-                                             : &GenerationUsage::decode_seconds);
+  passed(segment);
   if (logits.empty()) return false;
-  if (std::ranges::any_of(logits, [](float l) { return std::isnan(l); })) {
-    finish(FinishReason::kError,
-           fail(ErrorCode::kInternal, "the model produced logits that are not numbers at position {}",
-                position()));
-    return true;
-  }
+  if (std::ranges::any_of(logits, [](float l) { return std::isnan(l); })) return fail_on_logits();
   std::span<const std::uint64_t> allowed;
   if (request_.guide != nullptr) allowed = request_.guide->allowed();
   return accept(sampler_.sample(logits, request_.prompt, generated_, request_.logprobs, request_.top_logprobs,
                                 allowed));
+}
+
+// The segment's tokens are in the state.
+void Task::passed(const Segment& segment) {
+  sequence_->advance();
+  note_time(segment.phase == Phase::kPrefill ? &GenerationUsage::prefill_seconds
+                                             : &GenerationUsage::decode_seconds);
+}
+
+bool Task::fail_on_logits() {
+  finish(FinishReason::kError,
+         fail(ErrorCode::kInternal, "the model produced logits that are not numbers at position {}",
+              position()));
+  return true;
 }
 
 bool Task::accept(const Sampled& token) {

@@ -35,6 +35,10 @@ class Task {
   [[nodiscard]] std::int64_t prefill_rows(std::int64_t budget) const;
   /// This task's part of the next step: `rows` of the prompt, or the last sampled token.
   Result<Segment> next_segment(std::int64_t rows);
+  /// Nothing of the next token depends on more than which logit is the largest.
+  [[nodiscard]] bool takes_best() const;
+  /// As the other advance(), with the likeliest token in place of logits; -1: none is a number.
+  bool advance(const Segment& segment, TokenId best);
   /// The step is done. `logits` [V] of the segment's last row, empty if it wanted none; scratch. Returns true
   /// when the task has finished.
   bool advance(const Segment& segment, std::span<float> logits);
@@ -58,6 +62,8 @@ class Task {
   std::optional<Sequence> take_sequence();
 
  private:
+  void passed(const Segment& segment);
+  bool fail_on_logits();
   bool accept(const Sampled& token);
   void note_time(double GenerationUsage::* phase);
   /// Shows the consumer where things stand.

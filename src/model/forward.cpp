@@ -18,10 +18,8 @@ void decoder_layer(Backend& backend, const LayerWeights& layer, int index, int& 
   backend.moe_block({.layer = index, .weights = layer.mlp});
 }
 
-}  // namespace
-
-Result<void> forward(Backend& backend, const ModelWeights& weights, const Batch& batch,
-                     std::span<float> logits, const ResidualProbe& probe) {
+// Everything before the head.
+void layers(Backend& backend, const ModelWeights& weights, const Batch& batch, const ResidualProbe& probe) {
   backend.begin(batch);
   backend.embed({.embed_tokens = weights.embed_tokens});
   if (probe) probe(0);
@@ -33,8 +31,23 @@ Result<void> forward(Backend& backend, const ModelWeights& weights, const Batch&
     ++index;
     if (probe) probe(index);
   }
+}
 
+}  // namespace
+
+Result<void> forward(Backend& backend, const ModelWeights& weights, const Batch& batch,
+                     std::span<float> logits, const ResidualProbe& probe) {
+  layers(backend, weights, batch, probe);
   backend.head({.norm = weights.norm, .lm_head = weights.lm_head, .logits = logits});
+  return backend.finish();
+}
+
+Result<void> forward_greedy(Backend& backend, const ModelWeights& weights, const Batch& batch,
+                            std::span<TokenId> best, TokenId end) {
+  LILY_CHECK(backend.chooses(), "{} does not choose", backend.description());
+  layers(backend, weights, batch, {});
+  backend.head(
+      {.norm = weights.norm, .lm_head = weights.lm_head, .logits = {}, .best = best, .best_end = end});
   return backend.finish();
 }
 

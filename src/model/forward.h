@@ -18,4 +18,9 @@ using ResidualProbe = std::function<void(int index)>;
 Result<void> forward(Backend& backend, const ModelWeights& weights, const Batch& batch,
                      std::span<float> logits, const ResidualProbe& probe = {});
 
+/// The same, but only the likeliest id below `end` of each row that wants logits, on a backend that
+/// chooses().
+Result<void> forward_greedy(Backend& backend, const ModelWeights& weights, const Batch& batch,
+                            std::span<TokenId> best, TokenId end);
+
 }  // namespace lily

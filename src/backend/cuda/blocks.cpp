@@ -349,29 +349,52 @@ void CudaBackend::compute_logits(const int* wanted, int rows) {
                        .rows = rows});
 }
 
+void CudaBackend::compute_best(int rows, TokenId end) {
+  argmax(where(), {.logits = scratch_.logits,
+                   .stride = s_.vocab,
+                   .limit = end,
+                   .rows = rows,
+                   .partial_value = scratch_.best_value,
+                   .partial_index = scratch_.best_index,
+                   .out = scratch_.best});
+}
+
 void CudaBackend::head(const HeadBlock& block) {
   const std::int64_t wanted = batch_.logits_rows();
   if (wanted == 0) return;
-  LILY_CHECK(static_cast<std::int64_t>(block.logits.size()) == wanted * s_.vocab, "{} floats for {} rows of {}",
+  const bool best = !block.best.empty();
+  LILY_CHECK(std::ssize(block.best) == (best ? wanted : 0), "{} ids for {} rows", block.best.size(), wanted);
+  LILY_CHECK(std::ssize(block.logits) == (best ? 0 : wanted * s_.vocab), "{} floats for {} rows of {}",
              block.logits.size(), wanted, s_.vocab);
+  if (best && best_end_ == 0) best_end_ = block.best_end;
+  LILY_CHECK(!best || best_end_ == block.best_end, "ids below {}, then below {}", best_end_, block.best_end);
   if (recording_) {  // all rows, in the batch's order
-    run([this, rows = decode_rows()] { compute_logits(nullptr, rows); });
-    replay();
-    return copy_logits(wanted, block.logits);
+    run([this, rows = decode_rows(), best] {
+      compute_logits(nullptr, rows);
+      if (best) compute_best(rows, best_end_);
+    });
+    replay(best);
+    return copy_results(block, 0, wanted);
   }
   for (std::int64_t first = 0; first < wanted; first += kLogitsRows) {
     const std::int64_t rows = std::min<std::int64_t>(kLogitsRows, wanted - first);
     compute_logits(prefill_.wanted() + first, static_cast<int>(rows));
-    copy_logits(rows, block.logits.subspan(static_cast<std::size_t>(first * s_.vocab),
-                                           static_cast<std::size_t>(rows * s_.vocab)));
+    if (best) compute_best(static_cast<int>(rows), best_end_);
+    copy_results(block, first, rows);
   }
 }
 
-void CudaBackend::copy_logits(std::int64_t rows, std::span<float> out) {
+void CudaBackend::copy_results(const HeadBlock& block, std::int64_t first, std::int64_t rows) {
+  if (!block.best.empty()) {
+    auto* pinned = reinterpret_cast<TokenId*>(pinned_logits_.data());
+    copy_to_host(std::as_writable_bytes(std::span(pinned, static_cast<std::size_t>(rows))), scratch_.best);
+    std::copy_n(pinned, rows, block.best.begin() + first);
+    return;
+  }
   auto* pinned = reinterpret_cast<float*>(pinned_logits_.data());
-  copy_to_host(std::as_writable_bytes(std::span(pinned, out.size())), scratch_.logits);
-  LILY_CHECK(static_cast<std::int64_t>(out.size()) == rows * s_.vocab, "{} floats for {} rows", out.size(), rows);
-  std::copy_n(pinned, out.size(), out.begin());
+  const std::int64_t count = rows * s_.vocab;
+  copy_to_host(std::as_writable_bytes(std::span(pinned, static_cast<std::size_t>(count))), scratch_.logits);
+  std::copy_n(pinned, count, block.logits.begin() + first * s_.vocab);
 }
 
 }  // namespace lily::cuda

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/log.h"
+#include "model/kv_type.h"
 
 namespace lily::cuda {
 namespace {
@@ -49,8 +50,10 @@ CudaBackend::CudaBackend(const ModelWeights& weights, const BackendLimits& limit
 
 CudaBackend::~CudaBackend() {
   cudaStreamSynchronize(stream_.get());
-  for (const Graph& graph : graphs_) {
-    if (graph.graph != nullptr) cudaGraphExecDestroy(graph.graph);
+  for (const auto& kind : graphs_) {
+    for (const Graph& graph : kind) {
+      if (graph.graph != nullptr) cudaGraphExecDestroy(graph.graph);
+    }
   }
 }
 
@@ -167,8 +170,8 @@ void CudaBackend::run_recorded() {
 
 // A graph is recorded at the second step of its size, when all its kernels are loaded. A step's inputs are read
 // from fixed places, so it fits every later one.
-void CudaBackend::replay() {
-  Graph& graph = graphs_[static_cast<std::size_t>(decode_rows())];
+void CudaBackend::replay(bool best) {
+  Graph& graph = graphs_[best ? 1 : 0][static_cast<std::size_t>(decode_rows())];
 #ifdef LILY_CUDA_EMULATED
   graph.warm = false;  // runs at once
 #endif
@@ -254,8 +257,12 @@ bool has_cuda_backend() {
   return true;
 }
 
-Result<std::unique_ptr<Backend>> make_cuda_backend(const BackendOptions& /*options*/, const ModelWeights& weights,
+Result<std::unique_ptr<Backend>> make_cuda_backend(const BackendOptions& options, const ModelWeights& weights,
                                                    const BackendLimits& limits) {
+  LILY_TRY(const KvType kv_type, parse_kv_type(options.kv_type, KvType::kBf16));
+  if (kv_type != KvType::kBf16) {
+    return fail(ErrorCode::kUnsupported, "cuda: kv-type {}: K and V are kept in bf16", kv_type_name(kv_type));
+  }
   return cuda::CudaBackend::create(weights, limits);
 }
 

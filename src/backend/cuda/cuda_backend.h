@@ -33,6 +33,7 @@ class CudaBackend final : public Backend {
   void attention_block(const AttentionBlock& block) override;
   void moe_block(const MoeBlock& block) override;
   void head(const HeadBlock& block) override;
+  [[nodiscard]] bool chooses() const override { return true; }
   Result<void> finish() override;
   void read_residual(std::span<float> out) override;
 
@@ -57,7 +58,7 @@ class CudaBackend final : public Backend {
   void run_recorded();
   /// Runs this step block by block after all.
   void stop_recording();
-  void replay();
+  void replay(bool best);
 
   [[nodiscard]] Launch where() const { return {.device = &device_.device, .stream = stream_.get()}; }
   [[nodiscard]] int prefill_rows() const { return prefill_.rows(); }
@@ -80,7 +81,9 @@ class CudaBackend final : public Backend {
   void moe_decode_rows(const MoeOnDevice& w);
   void embed_rows(const RowBlock& rows, float* residual);
   void compute_logits(const int* wanted, int rows);
-  void copy_logits(std::int64_t rows, std::span<float> out);
+  void compute_best(int rows, TokenId end);
+  /// Of the wanted rows from `first` on, what the head block asks for.
+  void copy_results(const HeadBlock& block, std::int64_t first, std::int64_t rows);
   void copy_to_host(std::span<std::byte> out, const void* from);
   void copy_to_device(void* to, std::span<const std::byte> in);
 
@@ -110,7 +113,8 @@ class CudaBackend final : public Backend {
     cudaGraphExec_t graph = nullptr;
     bool warm = false;  ///< its kernels have run: loading them while recording would fail
   };
-  std::array<Graph, kGraphRows + 1> graphs_{};
+  std::array<std::array<Graph, kGraphRows + 1>, 2> graphs_{};  ///< [logits or best][rows]
+  TokenId best_end_ = 0;  ///< in the graphs
 };
 
 }  // namespace lily::cuda

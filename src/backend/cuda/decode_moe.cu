@@ -44,15 +44,16 @@ __global__ void __launch_bounds__(kGemvThreads, kTokens > 4 ? 1 : 2) route_and_s
   } else {
     shared.prefetch();
   }
+  const int hidden = a.router.inputs();
+  const EarlyGain gain(a.gain, hidden);
   wait_for_previous();
   let_next_start();
 
   const int first = static_cast<int>(blockIdx.y) * kTokens;
-  const int hidden = a.router.inputs();
   const float* rows[kTokens];
   for (int t = 0; t < kTokens; ++t)
     rows[t] = first + t < a.rows ? a.residual + static_cast<std::int64_t>(first + t) * hidden : nullptr;
-  normed_digits<kTokens>(digits, rows, a.gain, hidden, a.eps, inverse_rms);
+  normed_digits<kTokens>(digits, rows, a.gain, gain, hidden, a.eps, inverse_rms);
   if (routes) {
     router.run(digits, partial, [&](int unit, int row, int token, float value) {
       const int channel = unit_channel(unit, row);
@@ -69,10 +70,10 @@ __global__ void __launch_bounds__(kGemvThreads, kTokens > 4 ? 1 : 2) route_and_s
   }
 }
 
-// grid (columns / 16, K, T)
+// grid (columns / 32, K, T)
 __global__ void __launch_bounds__(kGemvThreads, 2) expand_experts(MoeDecodeArgs a) {
   LILY_DYNAMIC_SHARED(memory);
-  using Experts = Products<1, 8, true>;
+  using Experts = Products<1, 4, true>;
   __shared__ float partial[Experts::kPartialFloats];
   __shared__ float inverse_rms[1];
   __shared__ Choice choice;
@@ -81,7 +82,7 @@ __global__ void __launch_bounds__(kGemvThreads, 2) expand_experts(MoeDecodeArgs 
   const int hidden = a.experts_in.inputs();
   const Digits digits = digits_at<1>(memory, a.experts_in.groups);
   const float* const rows[1] = {a.residual + static_cast<std::int64_t>(row) * hidden};
-  normed_digits<1>(digits, rows, a.gain, hidden, a.eps, inverse_rms);
+  normed_digits<1>(digits, rows, a.gain, EarlyGain(a.gain, hidden), hidden, a.eps, inverse_rms);
   wait_for_previous();
   let_next_start();
   if (threadIdx.x < 32)
@@ -123,21 +124,17 @@ __device__ void weighted_digits(const MoeDecodeArgs& a, const Digits& digits, co
   const int quads = (routed_groups + a.shared_out.groups) * 16;
   const float* expanded = a.expanded + static_cast<std::int64_t>(row) * a.experts_per_token * a.experts_out.inputs();
   const float* shared = a.shared + static_cast<std::int64_t>(row) * a.shared_out.inputs();
-  for (int base = static_cast<int>(threadIdx.x & ~31U); base < quads; base += kGemvThreads) {
-    const int quad = base + static_cast<int>(threadIdx.x & 31);
-    const bool valid = quad < quads;
-    const int group = quad >> 4;
-    float4 x = make_float4(0, 0, 0, 0);
-    float weight = 0;
-    if (valid && group < routed_groups) {
-      x = load_quad(expanded, quad);
-      weight = choice.weight[group / a.experts_out.groups];
-    } else if (valid) {
-      x = load_quad(shared, quad - routed_groups * 16);
-      weight = share;
-    }
-    put_digits<1>(digits, quad, 0, x, valid, weight);
-  }
+  // 1,152 quads in the 35B: three a thread.
+  put_all_digits<1, 3>(
+      digits, quads, 0,
+      [&](int quad, bool valid) {
+        if (!valid) return make_float4(0, 0, 0, 0);
+        return quad < routed_groups * 16 ? load_quad(expanded, quad) : load_quad(shared, quad - routed_groups * 16);
+      },
+      [&](int quad, float4 x) -> Weighted {
+        const int slot = (quad >> 4) / a.experts_out.groups;
+        return {x, slot < a.experts_per_token ? choice.weight[slot] : share};
+      });
 }
 
 // grid (H / 16, T): a block owns a unit of the output.
@@ -166,6 +163,11 @@ __global__ void __launch_bounds__(kGemvThreads, 2) contract_experts(MoeDecodeArg
   };
 #pragma unroll
   for (int slot = 0; slot < kLoads; ++slot) load(slot, warp + slot * kGemvWarps);
+  for (int index = warp + kLoads * kGemvWarps; index < count; index += kGemvWarps) {
+    const std::uint8_t* block = items[index].block;
+    if (lane < 5)
+      prefetch_l2(lane < 4 ? block + unit_offset(unit) + lane * 128 : block + kBlockCodes + unit_offset(unit) / 8);
+  }
   wait_for_previous();
   let_next_start();
   weighted_digits(a, digits, choice, share, row);
@@ -216,7 +218,7 @@ void moe_decode(const Launch& where, const MoeDecodeArgs& a) {
   }
   const auto rows = static_cast<unsigned>(a.rows);
   const auto experts = static_cast<unsigned>(a.experts_per_token);
-  launch<expand_experts>(where, true, dim3(static_cast<unsigned>(a.experts_in.pairs()), experts, rows), kGemvThreads,
+  launch<expand_experts>(where, true, dim3(static_cast<unsigned>((a.experts_in.pairs() + 1) / 2), experts, rows), kGemvThreads,
          digits_bytes(a.experts_in.groups, 1), a);
   const int groups = a.experts_per_token * a.experts_out.groups + a.shared_out.groups;
   launch<contract_experts>(where, true, dim3(static_cast<unsigned>(a.experts_out.pairs() * 2), rows), kGemvThreads,

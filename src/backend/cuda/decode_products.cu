@@ -15,11 +15,12 @@ __global__ void __launch_bounds__(kGemvThreads, kTokens > 4 ? 1 : 2) normed_prod
   Products<kTokens, kSplits, false> products(a.matrix, 0, static_cast<int>(blockIdx.x),
                                              static_cast<int>(gridDim.x));
   products.prefetch();
+  const int hidden = a.matrix.inputs();
+  const EarlyGain gain(a.gain, hidden);
   wait_for_previous();
   let_next_start();
 
   const int first = static_cast<int>(blockIdx.y) * kTokens;
-  const int hidden = a.matrix.inputs();
   const float* rows[kTokens];
   for (int t = 0; t < kTokens; ++t) {
     const int row = first + t;
@@ -29,7 +30,7 @@ __global__ void __launch_bounds__(kGemvThreads, kTokens > 4 ? 1 : 2) normed_prod
       rows[t] = a.residual + static_cast<std::int64_t>(source) * hidden;
     }
   }
-  normed_digits<kTokens>(digits, rows, a.gain, hidden, a.eps, inverse_rms);
+  normed_digits<kTokens>(digits, rows, a.gain, gain, hidden, a.eps, inverse_rms);
   if (kSplits == 1) __syncthreads();  // there is none before the results
   products.run(digits, partial, [&](int unit, int row, int token, float value) {
     const int channel = unit_channel(unit, row);
@@ -59,28 +60,34 @@ void by_rows(const Launch& where, const NormedProductArgs& a, int most_blocks) {
 // (norm first, then the gate), a warp a head.
 template <int kTokens>
 __device__ void output_digits(const Digits& d, const OutProductArgs& a, int first) {
+  struct Quad {
+    float4 x, z, gain;
+  };
   const int quads = a.matrix.inputs() / 4;
   for (int token = 0; token < kTokens; ++token) {
     const int row = first + token;
     const float* x = a.input + static_cast<std::int64_t>(row) * a.matrix.inputs();
-    const float* z = a.gate != nullptr ? a.gate + static_cast<std::int64_t>(row) * a.gate_stride : nullptr;
-    for (int base = static_cast<int>(threadIdx.x & ~31U); base < quads; base += kGemvThreads) {
-      const int quad = base + static_cast<int>(threadIdx.x & 31);
-      const bool valid = quad < quads;
-      float4 v = make_float4(0, 0, 0, 0);
-      if (valid && row < a.rows) v = load_quad(x, quad);
-      if (z != nullptr && base < quads) {  // heads are whole warps: inputs are a multiple of 128
-        const float square = warp_sum(add_squares(0, v));
-        const float inverse = rsqrtf(square / static_cast<float>(kLinearDim) + a.eps);
-        if (row < a.rows) {
-          const float4 w = load_quad(a.gain, quad & 31);
-          const float4 gate = load_quad(z, quad);
-          v = make_float4(v.x * inverse * w.x * silu(gate.x), v.y * inverse * w.y * silu(gate.y),
-                          v.z * inverse * w.z * silu(gate.z), v.w * inverse * w.w * silu(gate.w));
-        }
-      }
-      put_digits<kTokens>(d, quad, token, v, valid);
-    }
+    const float* z = a.gate + static_cast<std::int64_t>(row) * a.gate_stride;
+    put_all_digits<kTokens, 2>(
+        d, quads, token,
+        [&](int quad, bool valid) {
+          Quad q{};
+          if (valid && row < a.rows) {
+            q.x = load_quad(x, quad);
+            if (a.gate != nullptr) {
+              q.z = load_quad(z, quad);
+              q.gain = load_quad(a.gain, quad & 31);
+            }
+          }
+          return q;
+        },
+        [&](int, const Quad& q) -> Weighted {
+          if (a.gate == nullptr) return {q.x};
+          const float inverse =
+              rsqrtf(warp_sum(add_squares(0, q.x)) / static_cast<float>(kLinearDim) + a.eps);
+          return {make_float4(q.x.x * inverse * q.gain.x * silu(q.z.x), q.x.y * inverse * q.gain.y * silu(q.z.y),
+                              q.x.z * inverse * q.gain.z * silu(q.z.z), q.x.w * inverse * q.gain.w * silu(q.z.w))};
+        });
   }
   __syncthreads();
 }
@@ -88,7 +95,7 @@ __device__ void output_digits(const Digits& d, const OutProductArgs& a, int firs
 template <int kTokens>
 __global__ void __launch_bounds__(kGemvThreads, kTokens > 4 ? 1 : 2) out_product_kernel(OutProductArgs a) {
   LILY_DYNAMIC_SHARED(memory);
-  using Out = Products<kTokens, 16, false>;
+  using Out = Products<kTokens, 8, false>;  // two units a block
   __shared__ float partial[Out::kPartialFloats];
   const Digits digits = digits_at<kTokens>(memory, a.matrix.groups);
   Out products(a.matrix, 0, static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x));
@@ -108,7 +115,7 @@ __global__ void __launch_bounds__(kGemvThreads, kTokens > 4 ? 1 : 2) out_product
 
 template <int kTokens>
 void launch_out(const Launch& where, const OutProductArgs& a) {
-  const dim3 grid(static_cast<unsigned>(a.matrix.pairs() * 2),
+  const dim3 grid(static_cast<unsigned>(a.matrix.pairs()),
                   static_cast<unsigned>((a.rows + kTokens - 1) / kTokens));
   launch<out_product_kernel<kTokens>>(where, true, grid, kGemvThreads,
          digits_bytes(a.matrix.groups, kTokens), a);

@@ -9,8 +9,9 @@ namespace {
 constexpr int kColumns = 32;
 constexpr int kWarps = 8;
 constexpr int kDepth = kLinearDim / kWarps;  // rows of the state a thread holds
-constexpr int kThreads = kWarps * 32;
 constexpr int kInputs = 2 * kLinearDim + kColumns;  // q, k and the block's v channels
+constexpr int kThreads = kInputs;  // eight warps hold the state; every thread convolves a channel
+static_assert(kThreads == (kWarps + 1) * 32);
 
 __device__ int input_channel(const DeltaDecodeArgs& a, int i, int key_head, int value_head, int column) {
   const int key_dim = a.key_heads * kLinearDim;
@@ -37,30 +38,33 @@ __global__ void __launch_bounds__(kThreads) delta_decode_kernel(DeltaDecodeArgs 
   float* layer = a.state.layer + a.rows.slot[row] * a.state.stride;
   float* ring = layer + static_cast<std::int64_t>(a.value_heads) * kLinearDim * kLinearDim;
 
-  // The state is the last token's: nothing of this step is waited for.
+  // State and rows before the convolution are the last token's: nothing of this step is waited for.
+  const bool holds_state = warp < kWarps;
   float* state = layer + (static_cast<std::int64_t>(value_head) * kLinearDim + warp * kDepth) * kLinearDim +
                  column + lane;
   float s[kDepth];
 #pragma unroll
-  for (int i = 0; i < kDepth; ++i) s[i] = __ldcg(state + i * kLinearDim);
+  for (int i = 0; i < kDepth; ++i) s[i] = holds_state ? __ldcg(state + i * kLinearDim) : 0.0F;
+  const int channel = input_channel(a, tid, key_head, value_head, column);
+  const float4 taps = *reinterpret_cast<const float4*>(a.taps + channel * 4);
+  float past[3];  // one row ago, two, three
+#pragma unroll
+  for (int i = 0; i < 3; ++i)
+    past[i] = __ldcg(ring + static_cast<std::int64_t>((position - 1 - i) & 3) * channels + channel);
   const float A_log = a.A_log[value_head];
   const float dt_bias = a.dt_bias[value_head];
 
   wait_for_previous();
   let_next_start();
   const float* projected = a.projected + static_cast<std::int64_t>(row) * a.stride;
-  for (int i = tid; i < kInputs; i += kThreads) {
-    const int channel = input_channel(a, i, key_head, value_head, column);
-    const float current = __ldcg(projected + channel);
-    const float4 taps = *reinterpret_cast<const float4*>(a.taps + channel * 4);
-    const auto past = [&](int back) {
-      return __ldcg(ring + static_cast<std::int64_t>((position - back) & 3) * channels + channel);
-    };
-    input[i] = convolve(taps, past(3), past(2), past(1), current);
-    // q and k channels are read by several blocks; the oldest of the four rows is nobody's input.
-    const bool owner = i >= 2 * kLinearDim || (column == 0 && value_head % per_key == 0);
-    if (owner) ring[static_cast<std::int64_t>(position & 3) * channels + channel] = current;
-  }
+  const float current = __ldcg(projected + channel);
+  const DeltaGates gates =
+      delta_gates(__ldcg(projected + a.a_offset + value_head), __ldcg(projected + a.b_offset + value_head), A_log, dt_bias);
+  const float decay = expf(gates.log_decay);
+  input[tid] = convolve(taps, past[2], past[1], past[0], current);
+  // q and k channels are read by several blocks; the oldest of the four rows is nobody's input.
+  const bool owner = tid >= 2 * kLinearDim || (column == 0 && value_head % per_key == 0);
+  if (owner) ring[static_cast<std::int64_t>(position & 3) * channels + channel] = current;
   __syncthreads();
   const float* q = input;
   const float* k = input + kLinearDim;
@@ -72,27 +76,28 @@ __global__ void __launch_bounds__(kThreads) delta_decode_kernel(DeltaDecodeArgs 
     sum = warp_sum(sum);
     if (lane == 0) products[warp] = sum;
   }
+  if (holds_state) {
+    float k_state = 0;
+    float q_state = 0;
+#pragma unroll
+    for (int i = 0; i < kDepth; ++i) {
+      k_state = __fmaf_rn(k[warp * kDepth + i], s[i], k_state);
+      q_state = __fmaf_rn(q[warp * kDepth + i], s[i], q_state);
+    }
+    sums[warp][0][lane] = k_state;
+    sums[warp][1][lane] = q_state;
+  }
+  __syncthreads();
+  if (!holds_state) return;
   float k_state = 0;
   float q_state = 0;
 #pragma unroll
-  for (int i = 0; i < kDepth; ++i) {
-    k_state = __fmaf_rn(k[warp * kDepth + i], s[i], k_state);
-    q_state = __fmaf_rn(q[warp * kDepth + i], s[i], q_state);
-  }
-  sums[warp][0][lane] = k_state;
-  sums[warp][1][lane] = q_state;
-  __syncthreads();
-  k_state = 0;
-  q_state = 0;
   for (int w = 0; w < kWarps; ++w) {
     k_state += sums[w][0][lane];
     q_state += sums[w][1][lane];
   }
   const float k_scale = rsqrtf(products[1] + kL2Epsilon);
   const float q_scale = rsqrtf(products[0] + kL2Epsilon) * kQueryScale;
-  const DeltaGates gates =
-      delta_gates(__ldcg(projected + a.a_offset + value_head), __ldcg(projected + a.b_offset + value_head), A_log, dt_bias);
-  const float decay = expf(gates.log_decay);
   const float v = input[2 * kLinearDim + lane];
   const float delta = gates.beta * __fmaf_rn(-decay * k_scale, k_state, v);
   if (warp == 0) {

@@ -53,7 +53,7 @@ __device__ void put_digits(const Digits& d, int quad, int token, float4 x, bool 
   float largest = fmaxf(fmaxf(fabsf(x.x), fabsf(x.y)), fmaxf(fabsf(x.z), fabsf(x.w)));
   for (int step = 8; step > 0; step >>= 1)
     largest = fmaxf(largest, __shfl_xor_sync(0xffffffffU, largest, step));
-  const float inverse = largest > 0 ? 127.0F / largest : 0.0F;
+  const float inverse = largest > 0 ? __fdividef(127.0F, largest) : 0.0F;
   const float values[4] = {x.x, x.z, x.y, x.w};  // byte order of a packed word
   std::uint32_t first = 0;
   std::uint32_t second = 0;
@@ -61,7 +61,7 @@ __device__ void put_digits(const Digits& d, int quad, int token, float4 x, bool 
   for (int i = 0; i < 4; ++i) {
     const float v = __fmul_rn(values[i], inverse);
     const float whole = rintf(v);
-    const float rest = rintf(__fmul_rn(__fsub_rn(v, whole), 254.0F));
+    const float rest = rintf(__fmul_rn(__fsub_rn(v, whole), 254.0F));  // |v| <= 127 but for one rounding
     const int d1 = static_cast<int>(whole);
     const int d2 = static_cast<int>(rest);
     first |= (static_cast<std::uint32_t>(d1) & 255U) << (8 * i);
@@ -80,11 +80,46 @@ __device__ void put_digits(const Digits& d, int quad, int token, float4 x, bool 
   }
 }
 
+struct Weighted {
+  float4 value;
+  float weight = 1.0F;
+};
+/// Quantises all quads of `token`, kAtOnce to a thread at a time: load(quad, valid) of each before the first is
+/// used, then put_digits() with finish(quad, value), which all lanes of a warp call together.
+template <int kTokens, int kAtOnce, class Load, class Finish>
+__device__ __forceinline__ void put_all_digits(const Digits& d, int quads, int token, Load&& load, Finish&& finish) {
+  const int lane = static_cast<int>(threadIdx.x & 31);
+  for (int first = static_cast<int>(threadIdx.x & ~31U); first < quads; first += kAtOnce * kGemvThreads) {
+    decltype(load(0, false)) values[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int quad = first + i * kGemvThreads + lane;
+      values[i] = load(quad, quad < quads);
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (first + i * kGemvThreads >= quads) break;
+      const int quad = first + i * kGemvThreads + lane;
+      const Weighted x = finish(quad, values[i]);
+      put_digits<kTokens>(d, quad, token, x.value, quad < quads, x.weight);
+    }
+  }
+}
+
+/// A norm's gain on its way while the kernel waits: the first quad of each thread, all there are up to a hidden
+/// size of 2048.
+struct EarlyGain {
+  float4 first = make_float4(0, 0, 0, 0);
+  __device__ EarlyGain(const float* gain, int hidden) {
+    if (static_cast<int>(threadIdx.x) < hidden / 4) first = load_quad(gain, static_cast<int>(threadIdx.x));
+  }
+};
+
 /// gain * x of kTokens rows as digits; the RMS factors, which the products are to be multiplied by, go to
 /// `inverse_rms` [kTokens], to be read after the next barrier. Ends with a barrier for the digits.
 template <int kTokens>
-__device__ void normed_digits(const Digits& d, const float* const (&rows)[kTokens], const float* gain, int hidden,
-                              float eps, float* inverse_rms) {
+__device__ void normed_digits(const Digits& d, const float* const (&rows)[kTokens], const float* gain,
+                              const EarlyGain& early, int hidden, float eps, float* inverse_rms) {
   __shared__ float squares[kTokens][kGemvWarps];
   const int quads = hidden / 4;
   const int lane = static_cast<int>(threadIdx.x & 31);
@@ -97,7 +132,7 @@ __device__ void normed_digits(const Digits& d, const float* const (&rows)[kToken
       const bool valid = quad < quads;
       float4 x = make_float4(0, 0, 0, 0);
       if (valid && rows[token] != nullptr) {
-        const float4 w = load_quad(gain, quad);
+        const float4 w = base < kGemvThreads ? early.first : load_quad(gain, quad);
         x = load_quad(rows[token], quad);
         square = add_squares(square, x);
         x = make_float4(x.x * w.x, x.y * w.y, x.z * w.z, x.w * w.w);
@@ -217,7 +252,17 @@ class Products {
     in_block_ = warp / kSplits;
   }
 
-  __device__ __forceinline__ void prefetch() { load_batch(base_ + in_block_, begin_); }
+  __device__ __forceinline__ void prefetch() {
+    const int unit = base_ + in_block_;
+    load_batch(unit, begin_);
+    // The batch after it at least to the L2: five lines of 128 bytes a step.
+    const int lane = static_cast<int>(threadIdx.x & 31);
+    const int step = begin_ + kLoads + lane / 5;
+    if (unit < units_ && lane < 5 * kLoads && step < end_) {
+      const std::uint8_t* block = first_ + (unit >> 4) * tile_bytes_ + step * kBlockBytes;
+      prefetch_l2(lane % 5 < 4 ? block + unit_offset(unit) + lane % 5 * 128 : block + kBlockCodes + unit_offset(unit) / 8);
+    }
+  }
 
   template <class Put>
   __device__ __forceinline__ void run(const Digits& digits, float* partial, Put&& put) {

@@ -8,19 +8,14 @@
 namespace lily::cuda {
 
 #ifndef LILY_CUDA_EMULATED
-/// Once a kernel: as much dynamic shared memory as the card has; and for kernels that overlap the same division
-/// between shared memory and L1, without which two of them could not run side by side on a multiprocessor.
+/// Once a kernel: as much dynamic shared memory as the card has.
 template <auto kKernel>
-bool prepare(const Device& device, bool overlapped) {
+bool prepare(const Device& device) {
   const void* kernel = reinterpret_cast<const void*>(kKernel);
   cudaFuncAttributes attributes{};
   note_error(cudaFuncGetAttributes(&attributes, kernel), "cudaFuncGetAttributes");
   const int dynamic = device.shared_bytes - static_cast<int>(attributes.sharedSizeBytes);
   note_error(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, dynamic), "cudaFuncSetAttribute");
-  if (overlapped) {
-    note_error(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared),
-               "cudaFuncSetAttribute");
-  }
   return true;
 }
 #endif
@@ -33,7 +28,7 @@ void launch(const Launch& where, bool overlapped, dim3 grid, unsigned threads, s
   (void)overlapped;
   emulator::run(grid, threads, shared, [&] { kKernel(args...); });
 #else
-  static const bool prepared = prepare<kKernel>(*where.device, overlapped);
+  static const bool prepared = prepare<kKernel>(*where.device);
   (void)prepared;
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;

@@ -30,7 +30,7 @@ PrefillScratch place_prefill(Layout& layout, const Shapes& s, const Scratch& siz
   p.value = layout.take<float>(rows * s.linear_value_dim());
   p.gates = layout.take<float2>(rows * s.linear_value_heads);
   // A segment's first and last chunk may be partial.
-  const std::int64_t chunks = (rows / kChunk + 2 * limits.decode_rows) * s.linear_value_heads;
+  const std::int64_t chunks = std::min(rows, rows / kChunk + 2 * limits.decode_rows) * s.linear_value_heads;
   for (__nv_bfloat16** part : {&p.chunks.w, &p.chunks.query, &p.chunks.key, &p.chunks.u})
     *part = layout.take<__nv_bfloat16>(chunks * kChunk * kLinearDim);
   p.chunks.p = layout.take<__nv_bfloat16>(chunks * kChunk * kChunk);

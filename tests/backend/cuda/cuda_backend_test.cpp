@@ -2,6 +2,7 @@
 // the emulator, where the kernels run on the CPU, and with CUDA, where they need a card.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -123,12 +124,17 @@ TEST_F(CudaBackend, MatchesTheReferenceBlockByBlock) {
     const Runs expected = run_conversation(*make(model, "reference"), model, true);
     const Runs got = run_conversation(*make(model, "cuda"), model, true);
     ASSERT_EQ(got.residuals.size(), expected.residuals.size());
-    // Random weights leave experts nearly equal: what bf16 products round can put another one among the chosen.
-    for (std::size_t i = 0; i < got.residuals.size(); ++i)
-      EXPECT_LT(relative_error(got.residuals[i], expected.residuals[i]), 4e-2) << "hidden " << size.hidden << " block " << i;
+    // bf16 moves a prompt's rows by half a percent; a row whose expert changes for it by more.
+    double mean = 0;
+    for (std::size_t i = 0; i < got.residuals.size(); ++i) {
+      const double error = relative_error(got.residuals[i], expected.residuals[i]);
+      EXPECT_LT(error, 6e-2) << "hidden " << size.hidden << " block " << i;
+      mean += error / static_cast<double>(got.residuals.size());
+    }
+    EXPECT_LT(mean, 1e-2) << "hidden " << size.hidden;
     for (std::size_t i = 0; i < got.logits.size(); ++i) {
       if (expected.logits[i].empty()) continue;
-      EXPECT_LT(relative_error(got.logits[i], expected.logits[i]), 3e-2) << "hidden " << size.hidden << " step " << i;
+      EXPECT_LT(relative_error(got.logits[i], expected.logits[i]), 6e-2) << "hidden " << size.hidden << " step " << i;
     }
   }
 }
@@ -298,6 +304,34 @@ TEST_F(CudaBackend, ReusedSlotsAndPagesHoldNothingOfTheirPast) {
   backend->zero_slot(0);
   Timeline again{.pages = {0}, .slot = 0};
   EXPECT_EQ(run_step(*backend, model.weights(), {again.extend(x.subspan(0, 3), Logits::kAll)}), expected);
+}
+
+// Alone and recorded, in company and not: the largest logit below the end.
+TEST_F(CudaBackend, ChoosesTheLikeliestToken) {
+  const RandomModel model({});
+  const auto with_logits = make(model, "cuda");
+  const auto choosing = make(model, "cuda");
+  const auto tokens = random_tokens(40, 150, 8);
+  const std::span<const TokenId> x(tokens);
+  constexpr TokenId kEnd = 100;
+  Timeline first[2] = {{.pages = {0}, .slot = 0}, {.pages = {0}, .slot = 0}};
+  Timeline second[2] = {{.pages = {1}, .slot = 1}, {.pages = {1}, .slot = 1}};
+  for (std::size_t step = 0; step < 5; ++step) {
+    const std::size_t rows = step == 0 ? 9 : 1;
+    const auto segments = [&](int which) {
+      std::vector<Segment> s = {first[which].extend(x.subspan(step * 9 % 30, rows), Logits::kLast)};
+      if (step > 0) s.push_back(second[which].extend(x.subspan(step, 1), Logits::kLast));
+      return s;
+    };
+    const auto logits = run_step(*with_logits, model.weights(), segments(0));
+    const Batch batch{.segments = segments(1)};
+    std::vector<TokenId> best(static_cast<std::size_t>(batch.logits_rows()));
+    ASSERT_TRUE(forward_greedy(*choosing, model.weights(), batch, best, kEnd).ok());
+    for (std::size_t i = 0; i < best.size(); ++i) {
+      const auto row = std::span(logits).subspan(i * 150, kEnd);
+      EXPECT_EQ(best[i], std::ranges::max_element(row) - row.begin()) << "step " << step << " row " << i;
+    }
+  }
 }
 
 TEST_F(CudaBackend, RefusesWhatItCannotRun) {
