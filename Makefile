@@ -3,7 +3,7 @@ BUILD ?= build/release
 JOBS  ?= $(shell nproc)
 FUZZ_SECONDS ?= 60
 
-.PHONY: help setup setup-dev setup-browser build test test-aarch64 demo bench parity soak sanitize fuzz format lint clean
+.PHONY: help setup setup-dev setup-browser build test test-aarch64 demo bench cuda parity soak sanitize fuzz format lint clean
 
 help:            ## this list
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -31,6 +31,9 @@ demo:            ## build, serve the embedded model, ask it something, stream th
 
 bench: build     ## speed of the embedded model on this machine
 	$(BUILD)/lily bench tiny
+
+cuda:            ## lily with the NVIDIA backend: build/cuda/lily; says 'skipped' without nvcc
+	JOBS=$(JOBS) scripts/build-cuda lily cuda_backend_test golden_test
 
 parity: build    ## compare with the reference stack from PyPI, where it is installed
 	scripts/parity $(BUILD)

@@ -106,8 +106,9 @@ void Scheduler::run(Step& step) {
   const bool greedy = model_.backend().chooses() && std::ranges::all_of(step.tasks, &Task::takes_best);
   logits_.resize(greedy ? 0 : wanted * vocab);
   best_.resize(greedy ? wanted : 0);
-  const auto done = greedy ? forward_greedy(model_.backend(), model_.weights(), step.batch, best_, model_.vocab_end())
-                           : forward(model_.backend(), model_.weights(), step.batch, logits_);
+  const auto done =
+      greedy ? forward_greedy(model_.backend(), model_.weights(), step.batch, best_, model_.vocab_end())
+             : forward(model_.backend(), model_.weights(), step.batch, logits_);
   ++work_.steps;
   if (!done.ok()) log::error("step of {} rows failed: {}", step.batch.rows(), done.error().message);
   for (std::size_t i = 0, row = 0; i < step.tasks.size(); ++i) {

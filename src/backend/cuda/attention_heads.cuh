@@ -7,7 +7,8 @@
 namespace lily::cuda {
 
 /// x / rms(x) * gain; then elements j and j + 32 (j < 32) are rotated by the position's angle j.
-__device__ __forceinline__ void norm_and_rotate(float (&x)[8], const float* gain, float eps, const float* rope) {
+__device__ __forceinline__ void norm_and_rotate(float (&x)[8], const float* gain, float eps,
+                                                const float* rope) {
   const int lane = static_cast<int>(threadIdx.x & 31);
   float square = 0;
 #pragma unroll
@@ -29,7 +30,8 @@ __device__ __forceinline__ void norm_and_rotate(float (&x)[8], const float* gain
 }
 
 __device__ __forceinline__ uint4 pack8(const float (&x)[8]) {
-  return make_uint4(pack_bf16(x[0], x[1]), pack_bf16(x[2], x[3]), pack_bf16(x[4], x[5]), pack_bf16(x[6], x[7]));
+  return make_uint4(pack_bf16(x[0], x[1]), pack_bf16(x[2], x[3]), pack_bf16(x[4], x[5]),
+                    pack_bf16(x[6], x[7]));
 }
 
 /// Row `position` of K (or V) of one head in the cache, [D].

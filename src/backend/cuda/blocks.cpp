@@ -46,7 +46,7 @@ namespace {
 // Tall tiles pay from a hundred rows a list on; the products round the same in both.
 TileSet tile_set(const Device& device, const Packed& matrix, std::int64_t rows_per_list) {
   return hopper_gemm_takes(device, matrix) && rows_per_list > tile_rows(TileSet::kShort) ? TileSet::kTall
-                                                                                        : TileSet::kShort;
+                                                                                         : TileSet::kShort;
 }
 }  // namespace
 
@@ -94,7 +94,8 @@ void CudaBackend::norm_prefill_rows(const float* gain) {
 
 void CudaBackend::project_prefill(const float* gain, const Packed& matrix) {
   norm_prefill_rows(gain);
-  dense_product(GemmOut::kStore, matrix, scratch_.prefill.normed, scratch_.prefill.projected, matrix.channels);
+  dense_product(GemmOut::kStore, matrix, scratch_.prefill.normed, scratch_.prefill.projected,
+                matrix.channels);
 }
 
 // ---- gated delta rule

@@ -1,5 +1,5 @@
-// The experts of a row: its K largest logits, the lowest index first among equals, weighted by the softmax over
-// them.
+// The experts of a row: its K largest logits, the lowest index first among equals, weighted by the softmax
+// over them.
 #pragma once
 
 #include "backend/cuda/kernels.h"

@@ -26,7 +26,8 @@ std::size_t bytes_of(std::int64_t count, std::size_t size) {
 
 }  // namespace
 
-Result<std::unique_ptr<Backend>> CudaBackend::create(const ModelWeights& weights, const BackendLimits& limits) {
+Result<std::unique_ptr<Backend>> CudaBackend::create(const ModelWeights& weights,
+                                                     const BackendLimits& limits) {
   LILY_TRY(OpenDevice device, open_device());
   LILY_TRY_VOID(check_supported(weights));
   LILY_TRY(Stream stream, Stream::create());
@@ -39,7 +40,8 @@ Result<std::unique_ptr<Backend>> CudaBackend::create(const ModelWeights& weights
   return std::unique_ptr<Backend>(std::move(backend));
 }
 
-CudaBackend::CudaBackend(const ModelWeights& weights, const BackendLimits& limits, OpenDevice device, Stream stream)
+CudaBackend::CudaBackend(const ModelWeights& weights, const BackendLimits& limits, OpenDevice device,
+                         Stream stream)
     : weights_(weights),
       s_(weights.shapes),
       limits_(limits),
@@ -67,13 +69,13 @@ Result<void> CudaBackend::allocate() {
   const std::int64_t slots = limits_.slots * slot_bytes();
   const std::int64_t pages = limits_.kv_pages * page_bytes();
   const std::int64_t needed = weight_plan.used() + scratch_plan.used() + slots + pages;
-  const std::string plan = fmt::format("{:.2f} GiB: weights {:.2f}, K/V pages {:.2f}, recurrent states {:.2f}, scratch {:.2f}",
-                                       gib(needed), gib(weight_plan.used()), gib(pages), gib(slots),
-                                       gib(scratch_plan.used()));
+  const std::string plan =
+      fmt::format("{:.2f} GiB: weights {:.2f}, K/V pages {:.2f}, recurrent states {:.2f}, scratch {:.2f}",
+                  gib(needed), gib(weight_plan.used()), gib(pages), gib(slots), gib(scratch_plan.used()));
   if (needed > device_.free_bytes) {
     return fail(ErrorCode::kExhausted,
-                "cuda: {} has {:.2f} GiB free, needed are {}; a lower --max-seq or --slots needs less", device_.name,
-                gib(device_.free_bytes), plan);
+                "cuda: {} has {:.2f} GiB free, needed are {}; a lower --max-seq or --slots needs less",
+                device_.name, gib(device_.free_bytes), plan);
   }
   log::info("cuda: {} of {:.2f} GiB free", plan, gib(device_.free_bytes));
 
@@ -112,8 +114,8 @@ void CudaBackend::check(const Segment& segment) const {
   LILY_CHECK(segment.phase == Phase::kPrefill || segment.rows() == 1, "decoding {} rows", segment.rows());
   LILY_CHECK(segment.slot >= 0 && segment.slot < limits_.slots, "slot {} of {}", segment.slot, limits_.slots);
   const std::int64_t needed = (segment.position + segment.rows() + kKvPageTokens - 1) / kKvPageTokens;
-  LILY_CHECK(static_cast<std::int64_t>(segment.pages.size()) >= needed, "{} pages for {} tokens", segment.pages.size(),
-             segment.position + segment.rows());
+  LILY_CHECK(static_cast<std::int64_t>(segment.pages.size()) >= needed, "{} pages for {} tokens",
+             segment.pages.size(), segment.position + segment.rows());
   for (const PageId page : segment.pages)
     LILY_CHECK(page >= 0 && page < limits_.kv_pages, "page {} of {}", page, limits_.kv_pages);
   for (const TokenId token : segment.tokens)
@@ -168,8 +170,8 @@ void CudaBackend::run_recorded() {
   recorded_.clear();
 }
 
-// A graph is recorded at the second step of its size, when all its kernels are loaded. A step's inputs are read
-// from fixed places, so it fits every later one.
+// A graph is recorded at the second step of its size, when all its kernels are loaded. A step's inputs are
+// read from fixed places, so it fits every later one.
 void CudaBackend::replay(bool best) {
   Graph& graph = graphs_[best ? 1 : 0][static_cast<std::size_t>(decode_rows())];
 #ifdef LILY_CUDA_EMULATED
@@ -201,8 +203,8 @@ Result<void> CudaBackend::finish() {
 
 void CudaBackend::read_residual(std::span<float> out) {
   stop_recording();
-  LILY_CHECK(static_cast<std::int64_t>(out.size()) == batch_.rows() * s_.hidden, "{} floats for {} rows", out.size(),
-             batch_.rows());
+  LILY_CHECK(static_cast<std::int64_t>(out.size()) == batch_.rows() * s_.hidden, "{} floats for {} rows",
+             out.size(), batch_.rows());
   for (std::size_t i = 0; i < batch_.segments.size(); ++i) {
     const auto count = static_cast<std::size_t>(batch_.segments[i].rows() * s_.hidden);
     copy_to_host(std::as_writable_bytes(out.first(count)), scratch_.residual + first_rows_[i] * s_.hidden);
@@ -211,41 +213,48 @@ void CudaBackend::read_residual(std::span<float> out) {
 }
 
 void CudaBackend::copy_to_host(std::span<std::byte> out, const void* from) {
-  note_error(cudaMemcpyAsync(out.data(), from, out.size(), cudaMemcpyDeviceToHost, stream_.get()), "copying to the host");
+  note_error(cudaMemcpyAsync(out.data(), from, out.size(), cudaMemcpyDeviceToHost, stream_.get()),
+             "copying to the host");
   note_error(cudaStreamSynchronize(stream_.get()), "copying to the host");
 }
 void CudaBackend::copy_to_device(void* to, std::span<const std::byte> in) {
-  note_error(cudaMemcpyAsync(to, in.data(), in.size(), cudaMemcpyHostToDevice, stream_.get()), "copying to the card");
+  note_error(cudaMemcpyAsync(to, in.data(), in.size(), cudaMemcpyHostToDevice, stream_.get()),
+             "copying to the card");
   note_error(cudaStreamSynchronize(stream_.get()), "copying to the card");
 }
 
 void CudaBackend::zero_slot(SlotId slot) {
-  note_error(cudaMemsetAsync(slots_ + slot * slot_floats_, 0, bytes_of(slot_floats_, 4), stream_.get()), "zeroing a slot");
+  note_error(cudaMemsetAsync(slots_ + slot * slot_floats_, 0, bytes_of(slot_floats_, 4), stream_.get()),
+             "zeroing a slot");
 }
 void CudaBackend::copy_slot(SlotId from, SlotId to) {
-  note_error(cudaMemcpyAsync(slots_ + to * slot_floats_, slots_ + from * slot_floats_, bytes_of(slot_floats_, 4),
-                             cudaMemcpyDeviceToDevice, stream_.get()),
+  note_error(cudaMemcpyAsync(slots_ + to * slot_floats_, slots_ + from * slot_floats_,
+                             bytes_of(slot_floats_, 4), cudaMemcpyDeviceToDevice, stream_.get()),
              "copying a slot");
 }
 void CudaBackend::copy_page(PageId from, PageId to) {
-  note_error(cudaMemcpyAsync(pages_ + to * page_values_, pages_ + from * page_values_, bytes_of(page_values_, 2),
-                             cudaMemcpyDeviceToDevice, stream_.get()),
+  note_error(cudaMemcpyAsync(pages_ + to * page_values_, pages_ + from * page_values_,
+                             bytes_of(page_values_, 2), cudaMemcpyDeviceToDevice, stream_.get()),
              "copying a page");
 }
 void CudaBackend::read_slot(SlotId slot, std::span<std::byte> out) {
-  LILY_CHECK(static_cast<std::int64_t>(out.size()) == slot_bytes(), "{} bytes for {}", out.size(), slot_bytes());
+  LILY_CHECK(static_cast<std::int64_t>(out.size()) == slot_bytes(), "{} bytes for {}", out.size(),
+             slot_bytes());
   copy_to_host(out, slots_ + slot * slot_floats_);
 }
 void CudaBackend::write_slot(SlotId slot, std::span<const std::byte> in) {
-  LILY_CHECK(static_cast<std::int64_t>(in.size()) == slot_bytes(), "{} bytes for {}", in.size(), slot_bytes());
+  LILY_CHECK(static_cast<std::int64_t>(in.size()) == slot_bytes(), "{} bytes for {}", in.size(),
+             slot_bytes());
   copy_to_device(slots_ + slot * slot_floats_, in);
 }
 void CudaBackend::read_page(PageId page, std::span<std::byte> out) {
-  LILY_CHECK(static_cast<std::int64_t>(out.size()) == page_bytes(), "{} bytes for {}", out.size(), page_bytes());
+  LILY_CHECK(static_cast<std::int64_t>(out.size()) == page_bytes(), "{} bytes for {}", out.size(),
+             page_bytes());
   copy_to_host(out, pages_ + page * page_values_);
 }
 void CudaBackend::write_page(PageId page, std::span<const std::byte> in) {
-  LILY_CHECK(static_cast<std::int64_t>(in.size()) == page_bytes(), "{} bytes for {}", in.size(), page_bytes());
+  LILY_CHECK(static_cast<std::int64_t>(in.size()) == page_bytes(), "{} bytes for {}", in.size(),
+             page_bytes());
   copy_to_device(pages_ + page * page_values_, in);
 }
 

@@ -1,9 +1,9 @@
-// The NVIDIA backend: the five blocks by hand-written kernels, for compute capability 8.0 and later, tuned for
-// Hopper.
+// The NVIDIA backend: the five blocks by hand-written kernels, for compute capability 8.0 and later, tuned
+// for Hopper.
 //
-// Rows of prefill segments come first, then decoding rows; each block runs both kinds of kernels on its share.
-// A step that only decodes (at most kGraphRows rows) is recorded block by block and replayed as one CUDA
-// graph; reading the residual in between runs what is recorded so far.
+// Rows of prefill segments come first, then decoding rows; each block runs both kinds of kernels on its
+// share. A step that only decodes (at most kGraphRows rows) is recorded block by block and replayed as one
+// CUDA graph; reading the residual in between runs what is recorded so far.
 #pragma once
 
 #include <array>
@@ -71,7 +71,8 @@ class CudaBackend final : public Backend {
   void norm_prefill_rows(const float* gain);
   /// norm(residual) of the prefill rows, times the in-projection.
   void project_prefill(const float* gain, const Packed& matrix);
-  void dense_product(GemmOut out, const Packed& matrix, const __nv_bfloat16* input, void* to, std::int64_t stride);
+  void dense_product(GemmOut out, const Packed& matrix, const __nv_bfloat16* input, void* to,
+                     std::int64_t stride);
   void recurrent_prefill(const RecurrentOnDevice& w, int linear_index);
   void recurrent_decode(const RecurrentOnDevice& w, int linear_index);
   void attention_prefill_rows(const AttentionOnDevice& w, int attention_index);
@@ -114,7 +115,7 @@ class CudaBackend final : public Backend {
     bool warm = false;  ///< its kernels have run: loading them while recording would fail
   };
   std::array<std::array<Graph, kGraphRows + 1>, 2> graphs_{};  ///< [logits or best][rows]
-  TokenId best_end_ = 0;  ///< in the graphs
+  TokenId best_end_ = 0;                                       ///< in the graphs
 };
 
 }  // namespace lily::cuda

@@ -34,16 +34,16 @@ __device__ __forceinline__ void load_values(ValueRows& rows, const __nv_bfloat16
 #pragma unroll
     for (int part = 0; part < 2; ++part) {
       // Rows past the end hold whatever was there before: 0 x NaN must not happen.
-      rows.v[t][part] =
-          token < valid ? __ldcg(reinterpret_cast<const uint4*>(values + token * kHeadDim + part * 64 + (lane >> 2) * 8))
-                        : make_uint4(0, 0, 0, 0);
+      rows.v[t][part] = token < valid ? __ldcg(reinterpret_cast<const uint4*>(values + token * kHeadDim +
+                                                                              part * 64 + (lane >> 2) * 8))
+                                      : make_uint4(0, 0, 0, 0);
     }
   }
 }
 
 // O^T += V^T P^T for 128 dims: row g of tile j is dim 8g + j, row g + 8 dim 64 + 8g + j.
-__device__ __forceinline__ void add_values(float (&out)[8][4], const ValueRows& rows, std::uint32_t p0, std::uint32_t p1,
-                                           float shrink0, float shrink1) {
+__device__ __forceinline__ void add_values(float (&out)[8][4], const ValueRows& rows, std::uint32_t p0,
+                                           std::uint32_t p1, float shrink0, float shrink1) {
 #pragma unroll
   for (int j = 0; j < 8; ++j) {
     const auto word = [&](int t, int part) {
@@ -125,7 +125,8 @@ __device__ __forceinline__ void attend(WarpState& w, const __nv_bfloat16* keys, 
 }
 
 // Asks for a range's rows, but not the token's own, which this step writes.
-__device__ void prefetch_range(const AttentionDecodeArgs& a, const int* pages, int begin, int end, int kv_head) {
+__device__ void prefetch_range(const AttentionDecodeArgs& a, const int* pages, int begin, int end,
+                               int kv_head) {
   constexpr int kLine = 64;  // bf16 of 128 bytes
   for (int i = static_cast<int>(threadIdx.x); i < (end - begin) * (2 * kHeadDim / kLine); i += kThreads) {
     const int token = begin + i / (2 * kHeadDim / kLine);
@@ -136,8 +137,8 @@ __device__ void prefetch_range(const AttentionDecodeArgs& a, const int* pages, i
 }
 
 // The query heads in bf16, zeros for what is missing of eight.
-__device__ void prepare_queries(const AttentionDecodeArgs& a, const float* projected, const float* rope, int kv_head,
-                                int group, __nv_bfloat16* query) {
+__device__ void prepare_queries(const AttentionDecodeArgs& a, const float* projected, const float* rope,
+                                int kv_head, int group, __nv_bfloat16* query) {
   const int lane = static_cast<int>(threadIdx.x & 31);
   for (int h = static_cast<int>(threadIdx.x >> 5); h < kMaxQueryGroup; h += kWarps) {
     float x[8] = {};
@@ -151,8 +152,8 @@ __device__ void prepare_queries(const AttentionDecodeArgs& a, const float* proje
 }
 
 // The token's own K and V rows: one warp each.
-__device__ void store_row(const AttentionDecodeArgs& a, const float* projected, const float* rope, const int* pages,
-                          int position, int kv_head) {
+__device__ void store_row(const AttentionDecodeArgs& a, const float* projected, const float* rope,
+                          const int* pages, int position, int kv_head) {
   const int lane = static_cast<int>(threadIdx.x & 31);
   const int warp = static_cast<int>(threadIdx.x >> 5);
   if (warp > 1) return;
@@ -195,8 +196,8 @@ __global__ void __launch_bounds__(kThreads) attend_range(AttentionDecodeArgs a) 
 
   WarpState w;
   for (int first = begin + warp * kBlock; first < end; first += kWarps * kBlock) {
-    attend(w, cache_row(a.cache, pages, first, false, kv_head), cache_row(a.cache, pages, first, true, kv_head), query,
-           end - first);
+    attend(w, cache_row(a.cache, pages, first, false, kv_head),
+           cache_row(a.cache, pages, first, true, kv_head), query, end - first);
   }
   w.total += __shfl_xor_sync(0xffffffffU, w.total, 1);
   w.total += __shfl_xor_sync(0xffffffffU, w.total, 2);
@@ -211,12 +212,14 @@ __global__ void __launch_bounds__(kThreads) attend_range(AttentionDecodeArgs a) 
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
 #pragma unroll
-      for (int e = 0; e < 4; ++e) out[warp][2 * c + (e & 1)][half * 128 + (e >> 1) * 64 + 8 * g + j] = w.out[half][j][e];
+      for (int e = 0; e < 4; ++e)
+        out[warp][2 * c + (e & 1)][half * 128 + (e >> 1) * 64 + 8 * g + j] = w.out[half][j][e];
     }
   }
   __syncthreads();
 
-  const std::int64_t at = (static_cast<std::int64_t>(row) * a.cache.kv_heads + kv_head) * kAttentionSplits + split;
+  const std::int64_t at =
+      (static_cast<std::int64_t>(row) * a.cache.kv_heads + kv_head) * kAttentionSplits + split;
   for (int h = 0; h < kMaxQueryGroup; ++h) {
     float largest = kNothing;
     for (int i = 0; i < kWarps; ++i) largest = fmaxf(largest, stats[i][h][0]);
@@ -252,7 +255,8 @@ __global__ void __launch_bounds__(kHeadDim) join_ranges(AttentionDecodeArgs a) {
   wait_for_previous();
   let_next_start();
   const std::int64_t first =
-      ((static_cast<std::int64_t>(row) * a.cache.kv_heads + head / group) * kAttentionSplits) * kMaxQueryGroup +
+      ((static_cast<std::int64_t>(row) * a.cache.kv_heads + head / group) * kAttentionSplits) *
+          kMaxQueryGroup +
       head % group;
   const float gate =
       __ldcg(a.projected + static_cast<std::int64_t>(row) * a.stride + (head * 2 + 1) * kHeadDim + d);
@@ -266,7 +270,8 @@ __global__ void __launch_bounds__(kHeadDim) join_ranges(AttentionDecodeArgs a) {
         stats[i] = __ldcg(reinterpret_cast<const float2*>(a.partial_max) + first + split * kMaxQueryGroup);
     }
     float largest = fmaxf(stats[0].x, stats[1].x);
-    for (int step = 16; step > 0; step >>= 1) largest = fmaxf(largest, __shfl_xor_sync(0xffffffffU, largest, step));
+    for (int step = 16; step > 0; step >>= 1)
+      largest = fmaxf(largest, __shfl_xor_sync(0xffffffffU, largest, step));
     float total = 0;
     for (int i = 0; i < 2; ++i) {
       const float weight = exp2f(stats[i].x - largest);
@@ -281,15 +286,18 @@ __global__ void __launch_bounds__(kHeadDim) join_ranges(AttentionDecodeArgs a) {
   float sum = 0;
 #pragma unroll 16
   for (int i = 0; i < splits; ++i)
-    sum = __fmaf_rn(weights[i], __ldcg(partial + static_cast<std::int64_t>(i) * kMaxQueryGroup * kHeadDim), sum);
-  a.out[(static_cast<std::int64_t>(row) * a.query_heads + head) * kHeadDim + d] = sum * inverse * sigmoid(gate);
+    sum = __fmaf_rn(weights[i], __ldcg(partial + static_cast<std::int64_t>(i) * kMaxQueryGroup * kHeadDim),
+                    sum);
+  a.out[(static_cast<std::int64_t>(row) * a.query_heads + head) * kHeadDim + d] =
+      sum * inverse * sigmoid(gate);
 }
 
 }  // namespace
 
 void attention_decode(const Launch& where, const AttentionDecodeArgs& a) {
   const auto rows = static_cast<unsigned>(a.rows.count);
-  launch<attend_range>(where, true, dim3(kAttentionSplits, static_cast<unsigned>(a.cache.kv_heads), rows), kThreads, 0, a);
+  launch<attend_range>(where, true, dim3(kAttentionSplits, static_cast<unsigned>(a.cache.kv_heads), rows),
+                       kThreads, 0, a);
   launch<join_ranges>(where, true, dim3(static_cast<unsigned>(a.query_heads), rows), kHeadDim, 0, a);
 }
 

@@ -28,7 +28,8 @@ __device__ void choose(const float* logits, int experts, int k, Choice& choice) 
 
 // Blocks [0, router_blocks) compute logits, the others the shared expert's gated product.
 template <int kTokens>
-__global__ void __launch_bounds__(kGemvThreads, kTokens > 4 ? 1 : 2) route_and_share(MoeDecodeArgs a, int router_blocks) {
+__global__ void __launch_bounds__(kGemvThreads, kTokens > 4 ? 1 : 2)
+    route_and_share(MoeDecodeArgs a, int router_blocks) {
   LILY_DYNAMIC_SHARED(memory);
   using Router = Products<kTokens, 8, false>;
   using Shared = Products<kTokens, 8, true>;
@@ -86,10 +87,12 @@ __global__ void __launch_bounds__(kGemvThreads, 2) expand_experts(MoeDecodeArgs 
   wait_for_previous();
   let_next_start();
   if (threadIdx.x < 32)
-    choose(a.logits + static_cast<std::int64_t>(row) * a.logits_stride, a.experts, a.experts_per_token, choice);
+    choose(a.logits + static_cast<std::int64_t>(row) * a.logits_stride, a.experts, a.experts_per_token,
+           choice);
   __syncthreads();
 
-  Experts experts(a.experts_in, choice.expert[slot], static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x));
+  Experts experts(a.experts_in, choice.expert[slot], static_cast<int>(blockIdx.x),
+                  static_cast<int>(gridDim.x));
   experts.prefetch();
   const int width = a.experts_in.channels / 2;
   float* out = a.expanded + (static_cast<std::int64_t>(row) * a.experts_per_token + slot) * width;
@@ -98,8 +101,8 @@ __global__ void __launch_bounds__(kGemvThreads, 2) expand_experts(MoeDecodeArgs 
   });
 }
 
-/// One step of one expert's (or the shared expert's) second matrix: where it lies, and its inputs' group, slots
-/// side by side.
+/// One step of one expert's (or the shared expert's) second matrix: where it lies, and its inputs' group,
+/// slots side by side.
 struct Item {
   const std::uint8_t* block;
   int group;
@@ -115,21 +118,25 @@ __device__ Item item_at(const MoeDecodeArgs& a, const Choice& choice, int unit, 
   const std::uint8_t* tile =
       routed ? a.experts_out.tile(choice.expert[slot], unit >> 4) : a.shared_out.tile(0, unit >> 4);
   const int first = (routed ? slot : a.experts_per_token) * a.experts_out.groups;
-  return {tile + static_cast<std::int64_t>(step) * kBlockBytes, first + (step < groups ? step : step - groups)};
+  return {tile + static_cast<std::int64_t>(step) * kBlockBytes,
+          first + (step < groups ? step : step - groups)};
 }
 
 // The second matrices' inputs with their weights: the chosen experts', then the shared one's.
-__device__ void weighted_digits(const MoeDecodeArgs& a, const Digits& digits, const Choice& choice, float share, int row) {
+__device__ void weighted_digits(const MoeDecodeArgs& a, const Digits& digits, const Choice& choice,
+                                float share, int row) {
   const int routed_groups = a.experts_per_token * a.experts_out.groups;
   const int quads = (routed_groups + a.shared_out.groups) * 16;
-  const float* expanded = a.expanded + static_cast<std::int64_t>(row) * a.experts_per_token * a.experts_out.inputs();
+  const float* expanded =
+      a.expanded + static_cast<std::int64_t>(row) * a.experts_per_token * a.experts_out.inputs();
   const float* shared = a.shared + static_cast<std::int64_t>(row) * a.shared_out.inputs();
   // 1,152 quads in the 35B: three a thread.
   put_all_digits<1, 3>(
       digits, quads, 0,
       [&](int quad, bool valid) {
         if (!valid) return make_float4(0, 0, 0, 0);
-        return quad < routed_groups * 16 ? load_quad(expanded, quad) : load_quad(shared, quad - routed_groups * 16);
+        return quad < routed_groups * 16 ? load_quad(expanded, quad)
+                                         : load_quad(shared, quad - routed_groups * 16);
       },
       [&](int quad, float4 x) -> Weighted {
         const int slot = (quad >> 4) / a.experts_out.groups;
@@ -148,14 +155,16 @@ __global__ void __launch_bounds__(kGemvThreads, 2) contract_experts(MoeDecodeArg
   const int row = static_cast<int>(blockIdx.y);
   const int warp = static_cast<int>(threadIdx.x >> 5);
   const int lane = static_cast<int>(threadIdx.x & 31);
-  const Digits digits = digits_at<1>(memory, a.experts_per_token * a.experts_out.groups + a.shared_out.groups);
+  const Digits digits =
+      digits_at<1>(memory, a.experts_per_token * a.experts_out.groups + a.shared_out.groups);
 
   const float* logits = a.logits + static_cast<std::int64_t>(row) * a.logits_stride;
   if (warp == 0) choose(logits, a.experts, a.experts_per_token, choice);
   if (threadIdx.x == 32) share = sigmoid(__ldcg(logits + a.shared_gate));
   __syncthreads();
   const int count = a.experts_per_token * a.experts_out.steps() + a.shared_out.steps();
-  for (int i = static_cast<int>(threadIdx.x); i < count; i += kGemvThreads) items[i] = item_at(a, choice, unit, i);
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += kGemvThreads)
+    items[i] = item_at(a, choice, unit, i);
   __syncthreads();
   UnitLoads loads;
   const auto load = [&](int slot, int index) {
@@ -166,7 +175,8 @@ __global__ void __launch_bounds__(kGemvThreads, 2) contract_experts(MoeDecodeArg
   for (int index = warp + kLoads * kGemvWarps; index < count; index += kGemvWarps) {
     const std::uint8_t* block = items[index].block;
     if (lane < 5)
-      prefetch_l2(lane < 4 ? block + unit_offset(unit) + lane * 128 : block + kBlockCodes + unit_offset(unit) / 8);
+      prefetch_l2(lane < 4 ? block + unit_offset(unit) + lane * 128
+                           : block + kBlockCodes + unit_offset(unit) / 8);
   }
   wait_for_previous();
   let_next_start();
@@ -203,7 +213,7 @@ void launch_route(const Launch& where, const MoeDecodeArgs& a) {
   const dim3 grid(static_cast<unsigned>(router_blocks + a.shared_in.pairs()),
                   static_cast<unsigned>((a.rows + kTokens - 1) / kTokens));
   launch<route_and_share<kTokens>>(where, true, grid, kGemvThreads, digits_bytes(a.router.groups, kTokens), a,
-         router_blocks);
+                                   router_blocks);
 }
 
 }  // namespace
@@ -218,11 +228,12 @@ void moe_decode(const Launch& where, const MoeDecodeArgs& a) {
   }
   const auto rows = static_cast<unsigned>(a.rows);
   const auto experts = static_cast<unsigned>(a.experts_per_token);
-  launch<expand_experts>(where, true, dim3(static_cast<unsigned>((a.experts_in.pairs() + 1) / 2), experts, rows), kGemvThreads,
-         digits_bytes(a.experts_in.groups, 1), a);
+  launch<expand_experts>(where, true,
+                         dim3(static_cast<unsigned>((a.experts_in.pairs() + 1) / 2), experts, rows),
+                         kGemvThreads, digits_bytes(a.experts_in.groups, 1), a);
   const int groups = a.experts_per_token * a.experts_out.groups + a.shared_out.groups;
-  launch<contract_experts>(where, true, dim3(static_cast<unsigned>(a.experts_out.pairs() * 2), rows), kGemvThreads,
-         digits_bytes(groups, 1), a);
+  launch<contract_experts>(where, true, dim3(static_cast<unsigned>(a.experts_out.pairs() * 2), rows),
+                           kGemvThreads, digits_bytes(groups, 1), a);
 }
 
 }  // namespace lily::cuda

@@ -85,8 +85,9 @@ __device__ void output_digits(const Digits& d, const OutProductArgs& a, int firs
           if (a.gate == nullptr) return {q.x};
           const float inverse =
               rsqrtf(warp_sum(add_squares(0, q.x)) / static_cast<float>(kLinearDim) + a.eps);
-          return {make_float4(q.x.x * inverse * q.gain.x * silu(q.z.x), q.x.y * inverse * q.gain.y * silu(q.z.y),
-                              q.x.z * inverse * q.gain.z * silu(q.z.z), q.x.w * inverse * q.gain.w * silu(q.z.w))};
+          return {make_float4(
+              q.x.x * inverse * q.gain.x * silu(q.z.x), q.x.y * inverse * q.gain.y * silu(q.z.y),
+              q.x.z * inverse * q.gain.z * silu(q.z.z), q.x.w * inverse * q.gain.w * silu(q.z.w))};
         });
   }
   __syncthreads();
@@ -117,8 +118,8 @@ template <int kTokens>
 void launch_out(const Launch& where, const OutProductArgs& a) {
   const dim3 grid(static_cast<unsigned>(a.matrix.pairs()),
                   static_cast<unsigned>((a.rows + kTokens - 1) / kTokens));
-  launch<out_product_kernel<kTokens>>(where, true, grid, kGemvThreads,
-         digits_bytes(a.matrix.groups, kTokens), a);
+  launch<out_product_kernel<kTokens>>(where, true, grid, kGemvThreads, digits_bytes(a.matrix.groups, kTokens),
+                                      a);
 }
 
 }  // namespace

@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kColumns = 32;
 constexpr int kWarps = 8;
-constexpr int kDepth = kLinearDim / kWarps;  // rows of the state a thread holds
+constexpr int kDepth = kLinearDim / kWarps;         // rows of the state a thread holds
 constexpr int kInputs = 2 * kLinearDim + kColumns;  // q, k and the block's v channels
 constexpr int kThreads = kInputs;  // eight warps hold the state; every thread convolves a channel
 static_assert(kThreads == (kWarps + 1) * 32);
@@ -58,8 +58,8 @@ __global__ void __launch_bounds__(kThreads) delta_decode_kernel(DeltaDecodeArgs 
   let_next_start();
   const float* projected = a.projected + static_cast<std::int64_t>(row) * a.stride;
   const float current = __ldcg(projected + channel);
-  const DeltaGates gates =
-      delta_gates(__ldcg(projected + a.a_offset + value_head), __ldcg(projected + a.b_offset + value_head), A_log, dt_bias);
+  const DeltaGates gates = delta_gates(__ldcg(projected + a.a_offset + value_head),
+                                       __ldcg(projected + a.b_offset + value_head), A_log, dt_bias);
   const float decay = expf(gates.log_decay);
   input[tid] = convolve(taps, past[2], past[1], past[0], current);
   // q and k channels are read by several blocks; the oldest of the four rows is nobody's input.

@@ -19,7 +19,8 @@ __device__ __forceinline__ DeltaGates delta_gates(float a, float b, float A_log,
 
 /// SiLU of the causal convolution, oldest row first.
 __device__ __forceinline__ float convolve(const float4& taps, float x3, float x2, float x1, float x0) {
-  const float sum = __fmaf_rn(taps.w, x0, __fmaf_rn(taps.z, x1, __fmaf_rn(taps.y, x2, __fmul_rn(taps.x, x3))));
+  const float sum =
+      __fmaf_rn(taps.w, x0, __fmaf_rn(taps.z, x1, __fmaf_rn(taps.y, x2, __fmul_rn(taps.x, x3))));
   return silu(sum);
 }
 

@@ -87,7 +87,8 @@ Memory::~Memory() {
 
 Result<Stream> Stream::create() {
   Stream stream;
-  LILY_TRY_VOID(checked(cudaStreamCreateWithFlags(&stream.stream_, cudaStreamNonBlocking), "cudaStreamCreate"));
+  LILY_TRY_VOID(
+      checked(cudaStreamCreateWithFlags(&stream.stream_, cudaStreamNonBlocking), "cudaStreamCreate"));
   stream.owned_ = true;
   return stream;
 }

@@ -108,8 +108,9 @@ MoeOnDevice DeviceWeights::place(Layout& layout, const MoeWeights& w) {
 Result<void> check_supported(const ModelWeights& weights) {
   const auto matrix = [](const char* name, const QuantizedMatrix& m) -> Result<void> {
     if (m.group_size == kGroup && (m.bits == 4 || m.bits == 8)) return {};
-    return fail(ErrorCode::kUnsupported, "cuda: {} has {} bits in groups of {}, expected 4 or 8 in groups of {}", name,
-                m.bits, m.group_size, kGroup);
+    return fail(ErrorCode::kUnsupported,
+                "cuda: {} has {} bits in groups of {}, expected 4 or 8 in groups of {}", name, m.bits,
+                m.group_size, kGroup);
   };
   LILY_TRY_VOID(matrix("embed_tokens", weights.embed_tokens));
   Layout measure;
@@ -120,12 +121,13 @@ Result<void> check_supported(const ModelWeights& weights) {
     if (value <= most) return {};
     return fail(ErrorCode::kUnsupported, "cuda: {} {}, at most {}", value, what, most);
   };
-  LILY_TRY_VOID(limit("query heads a KV head", s.kv_heads > 0 ? s.query_heads / s.kv_heads : 0, kMaxQueryGroup));
+  LILY_TRY_VOID(
+      limit("query heads a KV head", s.kv_heads > 0 ? s.query_heads / s.kv_heads : 0, kMaxQueryGroup));
   LILY_TRY_VOID(limit("experts", s.experts, kMaxExperts));
   LILY_TRY_VOID(limit("experts a token", s.experts_per_token, kMaxExpertsPerToken));
   // Steps of 64 inputs, in two planes at worst, that one output of the second matrices sums.
-  LILY_TRY_VOID(limit("inputs of the chosen experts together", s.experts_per_token * s.expert_width + s.shared_width,
-                      kMostContracted));
+  LILY_TRY_VOID(limit("inputs of the chosen experts together",
+                      s.experts_per_token * s.expert_width + s.shared_width, kMostContracted));
   return {};
 }
 

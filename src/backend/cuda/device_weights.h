@@ -96,8 +96,8 @@ class DeviceWeights {
 
 /// Copies and packs everything: several threads from the mapped file through pinned buffers. `memory` is all
 /// of the layout's.
-[[nodiscard]] Result<void> load(const Device& device, const ModelWeights& weights, const DeviceWeights& placed,
-                                const Memory& memory, std::int64_t bytes);
+[[nodiscard]] Result<void> load(const Device& device, const ModelWeights& weights,
+                                const DeviceWeights& placed, const Memory& memory, std::int64_t bytes);
 
 /// Whether the kernels know the model's bits, groups and head counts.
 [[nodiscard]] Result<void> check_supported(const ModelWeights& weights);

@@ -11,15 +11,18 @@ namespace {
 constexpr int kThreads = 128;
 constexpr int kRows = tile_rows(TileSet::kShort);
 constexpr int kColumns = kRows / 8;  // n tiles
-constexpr int kRowWords = kGroup / 2 + 4;  // of a token in shared memory: padded, so that lanes meet no bank twice
+constexpr int kRowWords =
+    kGroup / 2 + 4;  // of a token in shared memory: padded, so that lanes meet no bank twice
 
-__device__ void load_tokens(const GemmArgs& a, const Tile& tile, int group, std::uint32_t (&tokens)[kRows][kRowWords]) {
+__device__ void load_tokens(const GemmArgs& a, const Tile& tile, int group,
+                            std::uint32_t (&tokens)[kRows][kRowWords]) {
   for (int i = static_cast<int>(threadIdx.x); i < kRows * 8; i += kThreads) {
     const int row = i / 8;
     uint4 v = make_uint4(0, 0, 0, 0);
     if (row < tile.n) {
       const std::int64_t source = a.row_index != nullptr ? a.row_index[tile.start + row] : tile.start + row;
-      v = *reinterpret_cast<const uint4*>(a.input + source * a.matrix.inputs() + group * kGroup + (i % 8) * 8);
+      v = *reinterpret_cast<const uint4*>(a.input + source * a.matrix.inputs() + group * kGroup +
+                                          (i % 8) * 8);
     }
     *reinterpret_cast<uint4*>(&tokens[row][(i % 8) * 4]) = v;
   }
@@ -57,7 +60,8 @@ __global__ void __launch_bounds__(kThreads) gemm_kernel(GemmArgs a) {
           dequantize(weights, words[kk], affine);
 #pragma unroll
           for (int n = 0; n < kColumns; ++n)
-            mma_bf16(sums[bank][n], weights, tokens[n * 8 + g][kk * 8 + c], tokens[n * 8 + g][kk * 8 + 4 + c]);
+            mma_bf16(sums[bank][n], weights, tokens[n * 8 + g][kk * 8 + c],
+                     tokens[n * 8 + g][kk * 8 + 4 + c]);
         }
       }
     }
@@ -81,7 +85,8 @@ void launch_gemm(const Launch& where, const GemmArgs& a) {
   const int halves = (a.matrix.pairs() + 3) / 4;
   const std::int64_t work = static_cast<std::int64_t>(a.most_tiles) * halves;
   const int blocks = 6 * where.device->multiprocessors;
-  launch<gemm_kernel<kOut>>(where, false, dim3(static_cast<unsigned>(work < blocks ? work : blocks)), kThreads, 0, a);
+  launch<gemm_kernel<kOut>>(where, false, dim3(static_cast<unsigned>(work < blocks ? work : blocks)),
+                            kThreads, 0, a);
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 // What the two forms of the grouped product share: dequantising an A fragment, and storing the result.
 #pragma once
 
-#include "backend/cuda/ptx.cuh"
 #include "backend/cuda/kernels.h"
+#include "backend/cuda/ptx.cuh"
 
 namespace lily::cuda {
 
@@ -29,8 +29,8 @@ struct LaneValues {
 };
 /// Stores them at list row `row`; `pair` names the 32 channels (16 columns), lane g its four (two) of them.
 template <GemmOut kOut>
-__device__ __forceinline__ void store_values(const GemmArgs& a, int pair, int g, std::int64_t row, float weight,
-                                             LaneValues v) {
+__device__ __forceinline__ void store_values(const GemmArgs& a, int pair, int g, std::int64_t row,
+                                             float weight, LaneValues v) {
   if constexpr (kOut == GemmOut::kSwiglu) {
     const int column = pair * 16 + g * 2;
     if (column >= a.out_limit) return;

@@ -6,8 +6,8 @@
 // Every sum has a fixed order that does not depend on how many rows are computed.
 #pragma once
 
-#include "backend/cuda/ptx.cuh"
 #include "backend/cuda/kernels.h"
+#include "backend/cuda/ptx.cuh"
 
 namespace lily::cuda {
 
@@ -76,7 +76,8 @@ __device__ void put_digits(const Digits& d, int quad, int token, float4 x, bool 
   d.words[at + 16] = second;
   if ((quad & 15) == 0) {
     const float scale = largest * (1.0F / (127.0F * 254.0F)) * factor;
-    d.affine[group * kTokens + token] = make_float2(scale, scale * static_cast<float>(sum) * (1.0F / kBiasFactor));
+    d.affine[group * kTokens + token] =
+        make_float2(scale, scale * static_cast<float>(sum) * (1.0F / kBiasFactor));
   }
 }
 
@@ -84,10 +85,11 @@ struct Weighted {
   float4 value;
   float weight = 1.0F;
 };
-/// Quantises all quads of `token`, kAtOnce to a thread at a time: load(quad, valid) of each before the first is
-/// used, then put_digits() with finish(quad, value), which all lanes of a warp call together.
+/// Quantises all quads of `token`, kAtOnce to a thread at a time: load(quad, valid) of each before the first
+/// is used, then put_digits() with finish(quad, value), which all lanes of a warp call together.
 template <int kTokens, int kAtOnce, class Load, class Finish>
-__device__ __forceinline__ void put_all_digits(const Digits& d, int quads, int token, Load&& load, Finish&& finish) {
+__device__ __forceinline__ void put_all_digits(const Digits& d, int quads, int token, Load&& load,
+                                               Finish&& finish) {
   const int lane = static_cast<int>(threadIdx.x & 31);
   for (int first = static_cast<int>(threadIdx.x & ~31U); first < quads; first += kAtOnce * kGemvThreads) {
     decltype(load(0, false)) values[kAtOnce];
@@ -106,8 +108,8 @@ __device__ __forceinline__ void put_all_digits(const Digits& d, int quads, int t
   }
 }
 
-/// A norm's gain on its way while the kernel waits: the first quad of each thread, all there are up to a hidden
-/// size of 2048.
+/// A norm's gain on its way while the kernel waits: the first quad of each thread, all there are up to a
+/// hidden size of 2048.
 struct EarlyGain {
   float4 first = make_float4(0, 0, 0, 0);
   __device__ EarlyGain(const float* gain, int hidden) {
@@ -174,8 +176,8 @@ struct LaneDigits {
 
 /// One step of 64 inputs of one unit; its digits are `ahead` groups behind `d`.
 template <int kTokens>
-__device__ __forceinline__ void add_step(UnitSums<kTokens>& sums, uint4 codes, uint2 affine, const LaneDigits<kTokens>& d,
-                                         int ahead) {
+__device__ __forceinline__ void add_step(UnitSums<kTokens>& sums, uint4 codes, uint2 affine,
+                                         const LaneDigits<kTokens>& d, int ahead) {
   // Row g + 8's codes stay in the high nibbles, sixteen times too large: their scale is stored for that.
   constexpr std::uint32_t kLow = 0x0f0f0f0fU;
   constexpr std::uint32_t kHigh = 0xf0f0f0f0U;
@@ -198,8 +200,10 @@ __device__ __forceinline__ void add_step(UnitSums<kTokens>& sums, uint4 codes, u
     mma_u8s8(product, second, b.z, b.w);
     const float low = static_cast<float>(product[0] * 254 + product[1]);
     const float high = static_cast<float>(product[2] * 254 + product[3]);
-    sums.low[n] = __fmaf_rn(s_low, __fmul_rn(scale.x, low), __fmaf_rn(bf16_high(affine.x), scale.y, sums.low[n]));
-    sums.high[n] = __fmaf_rn(s_high, __fmul_rn(scale.x, high), __fmaf_rn(bf16_high(affine.y), scale.y, sums.high[n]));
+    sums.low[n] =
+        __fmaf_rn(s_low, __fmul_rn(scale.x, low), __fmaf_rn(bf16_high(affine.x), scale.y, sums.low[n]));
+    sums.high[n] =
+        __fmaf_rn(s_high, __fmul_rn(scale.x, high), __fmaf_rn(bf16_high(affine.y), scale.y, sums.high[n]));
   }
 }
 
@@ -236,7 +240,7 @@ template <int kTokens, int kSplits, bool kGated>
 class Products {
  public:
   static constexpr int kUnits = kGemvWarps / kSplits;
-  static constexpr int kPartialFloats = kSplits > 1 ? kGemvWarps * kTokens * kUnitRows : 1;
+  static constexpr int kPartialFloats = kSplits > 1 ? kGemvWarps* kTokens* kUnitRows : 1;
 
   __device__ Products(const Packed& matrix, int expert, int block, int blocks)
       : first_(matrix.tile(expert, 0)),
@@ -260,7 +264,8 @@ class Products {
     const int step = begin_ + kLoads + lane / 5;
     if (unit < units_ && lane < 5 * kLoads && step < end_) {
       const std::uint8_t* block = first_ + (unit >> 4) * tile_bytes_ + step * kBlockBytes;
-      prefetch_l2(lane % 5 < 4 ? block + unit_offset(unit) + lane % 5 * 128 : block + kBlockCodes + unit_offset(unit) / 8);
+      prefetch_l2(lane % 5 < 4 ? block + unit_offset(unit) + lane % 5 * 128
+                               : block + kBlockCodes + unit_offset(unit) / 8);
     }
   }
 
@@ -274,7 +279,8 @@ class Products {
         // A batch lies in one plane or is taken step by step: planes are as long as batches are, or shorter.
         const int group = step < groups_ ? step : step - groups_;
         if (step + kLoads <= end_ && group + kLoads <= groups_) {
-          add_batch(sums, LaneDigits<kTokens>(digits, group), last ? unit + stride_ : unit, last ? begin_ : step + kLoads);
+          add_batch(sums, LaneDigits<kTokens>(digits, group), last ? unit + stride_ : unit,
+                    last ? begin_ : step + kLoads);
         } else {
           add_tail(sums, digits, step);
           load_batch(last ? unit + stride_ : unit, last ? begin_ : step + kLoads);
@@ -297,8 +303,8 @@ class Products {
     }
   }
   // All of a batch; each register is filled again as soon as it has been used.
-  __device__ __forceinline__ void add_batch(UnitSums<kTokens>& sums, const LaneDigits<kTokens>& digits, int next_unit,
-                                            int next_step) {
+  __device__ __forceinline__ void add_batch(UnitSums<kTokens>& sums, const LaneDigits<kTokens>& digits,
+                                            int next_unit, int next_step) {
     if (next_unit < units_ && next_step + kLoads <= end_) {
       const UnitPointers next = pointers(next_unit, next_step);
 #pragma unroll

@@ -24,8 +24,8 @@ inline constexpr int kStages = 8;
 inline constexpr int kProducerWarps = 4;  // steps must be a multiple
 inline constexpr int kTilesInFlight = 4;
 inline constexpr int kBarrierAt = kStages * kStageBytes;
-inline constexpr int kTileInfoAt = kBarrierAt + 2 * kStages * 8;          // {height, start, n, channel tile}
-inline constexpr int kRowWeightAt = kTileInfoAt + kTilesInFlight * 16;    // [tile in flight][row]
+inline constexpr int kTileInfoAt = kBarrierAt + 2 * kStages * 8;        // {height, start, n, channel tile}
+inline constexpr int kRowWeightAt = kTileInfoAt + kTilesInFlight * 16;  // [tile in flight][row]
 inline constexpr int kRowOffsetAt = kRowWeightAt + kTilesInFlight * kMostRows * 4;  // [producer warp][row]
 inline constexpr int kSharedBytes = kRowOffsetAt + kProducerWarps * kMostRows * 4;
 inline constexpr int kThreads = 384;
@@ -46,22 +46,26 @@ __device__ __forceinline__ void arrive_after_copies(std::uint32_t barrier) {
 }
 __device__ __forceinline__ void wait(std::uint32_t barrier, int parity) {
   asm volatile(
-      "{\n.reg .pred p;\nAGAIN:\nmbarrier.try_wait.parity.shared.b64 p, [%0], %1;\n@p bra DONE;\nbra AGAIN;\nDONE:\n}" ::"r"(
-          barrier),
+      "{\n.reg .pred p;\nAGAIN:\nmbarrier.try_wait.parity.shared.b64 p, [%0], %1;\n@p bra DONE;\nbra "
+      "AGAIN;\nDONE:\n}" ::"r"(barrier),
       "r"(parity)
       : "memory");
 }
-__device__ __forceinline__ void bulk_copy(std::uint32_t shared, const void* global, int bytes, std::uint32_t barrier) {
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared),
-               "l"(global), "r"(bytes), "r"(barrier)
-               : "memory");
+__device__ __forceinline__ void bulk_copy(std::uint32_t shared, const void* global, int bytes,
+                                          std::uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared),
+      "l"(global), "r"(bytes), "r"(barrier)
+      : "memory");
 }
 __device__ __forceinline__ void copy16(std::uint32_t shared, const void* global) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(global) : "memory");
 }
 __device__ __forceinline__ uint4 read16(std::uint32_t shared) {
   uint4 v;
-  asm volatile("ld.shared.v4.b32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(shared));
+  asm volatile("ld.shared.v4.b32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "r"(shared));
   return v;
 }
 __device__ __forceinline__ uint2 read8(std::uint32_t shared) {
@@ -78,18 +82,23 @@ __device__ __forceinline__ void write4(std::uint32_t shared, std::uint32_t v) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(shared), "r"(v) : "memory");
 }
 __device__ __forceinline__ void write16(std::uint32_t shared, int a, int b, int c, int d) {
-  asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(shared), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+  asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(shared), "r"(a), "r"(b), "r"(c), "r"(d)
+               : "memory");
 }
-__device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void wgmma_fence() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void wgmma_commit() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
 template <int kPending>
 __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 /// Tokens of a stage: K-major, 128-byte swizzle, groups of 8 rows 1,024 bytes apart.
 __device__ __forceinline__ std::uint64_t token_descriptor(std::uint32_t shared) {
-  return static_cast<std::uint64_t>((shared & 0x3FFFFU) >> 4) | std::uint64_t{1} << 16 | std::uint64_t{64} << 32 |
-         std::uint64_t{1} << 62;
+  return static_cast<std::uint64_t>((shared & 0x3FFFFU) >> 4) | std::uint64_t{1} << 16 |
+         std::uint64_t{64} << 32 | std::uint64_t{1} << 62;
 }
 
 /// Where a role stands in the ring of stages.
@@ -116,7 +125,7 @@ __device__ __forceinline__ void consume(const GemmArgs& a, Ring& ring, int tile)
   const std::uint32_t codes_at = kTokenBytes + group * 4096 + thread * 16;
   const std::uint32_t affine_at = kTokenBytes + kBlockCodes + group * 512 + (warp * 8 + g) * 8;
   constexpr int kUnroll = kSteps16 == 4 ? 2 : 1;  // so that the A buffer's index is a constant
-  std::uint32_t weights[2][kSteps16][2][4];  // [buffer][k16 step][bank][register]
+  std::uint32_t weights[2][kSteps16][2][4];       // [buffer][k16 step][bank][register]
 #pragma unroll
   for (int i = 0; i < kTokens / 2; ++i) asm volatile("" : "+f"(sums[0][i]), "+f"(sums[1][i])::"memory");
   int previous = -1;
@@ -185,8 +194,9 @@ __device__ __forceinline__ void consume(const GemmArgs& a, Ring& ring, int tile)
         weight = __uint_as_float(
             read4(ring.base + kRowWeightAt + ((tile % kTilesInFlight) * kMostRows + row) * 4));
       if (row < n)
-        store_values<kOut>(a, pair, g, start + row, weight,
-                           {sums[0][4 * j + e], sums[0][4 * j + 2 + e], sums[1][4 * j + e], sums[1][4 * j + 2 + e]});
+        store_values<kOut>(
+            a, pair, g, start + row, weight,
+            {sums[0][4 * j + e], sums[0][4 * j + 2 + e], sums[1][4 * j + e], sums[1][4 * j + 2 + e]});
     }
   }
 }
@@ -288,8 +298,8 @@ __global__ void __launch_bounds__(kThreads, 1) gemm_kernel(const __grid_constant
       wait(full + ring.stage * 8, ring.phase);
       const std::uint32_t height = read4(base + kTileInfoAt + (tile % kTilesInFlight) * 16);
       if (height == 0) break;
-#define LILY_HEIGHT(h, steps16)                       \
-  case h:                                             \
+#define LILY_HEIGHT(h, steps16)                      \
+  case h:                                            \
     consume<kOut, (h) * 16, steps16>(a, ring, tile); \
     break;
       if constexpr (kSet == TileSet::kShort) {
@@ -318,8 +328,8 @@ __global__ void __launch_bounds__(kThreads, 1) gemm_kernel(const __grid_constant
 
 template <GemmOut kOut, TileSet kSet>
 void launch_set(const Launch& where, const GemmArgs& a) {
-  launch<gemm_kernel<kOut, kSet>>(where, false, dim3(static_cast<unsigned>(where.device->multiprocessors)), kThreads,
-         kSharedBytes, a);
+  launch<gemm_kernel<kOut, kSet>>(where, false, dim3(static_cast<unsigned>(where.device->multiprocessors)),
+                                  kThreads, kSharedBytes, a);
 }
 template <GemmOut kOut>
 void launch_gemm(const Launch& where, const GemmArgs& a) {

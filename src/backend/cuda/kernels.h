@@ -30,12 +30,13 @@ inline constexpr int kHeadDim = 256;
 inline constexpr int kLinearDim = 128;
 inline constexpr int kRotary = 64;
 inline constexpr int kPageTokens = 256;
-inline constexpr int kConvRing = 4;        ///< rows before the convolution that a slot keeps, by position % 4
-inline constexpr int kMaxQueryGroup = 8;   ///< query heads a KV head
+inline constexpr int kConvRing = 4;       ///< rows before the convolution that a slot keeps, by position % 4
+inline constexpr int kMaxQueryGroup = 8;  ///< query heads a KV head
 inline constexpr int kMaxExpertsPerToken = 16;
 inline constexpr int kMaxExperts = 512;
 inline constexpr int kMostContracted = 512 * 64;  ///< inputs of the chosen and shared experts together
-inline constexpr int kAttentionSplits = 64;  ///< ranges of K/V rows that a decoding row's attention is cut into
+inline constexpr int kAttentionSplits =
+    64;  ///< ranges of K/V rows that a decoding row's attention is cut into
 
 /// Rows of a step as the kernels see them.
 struct Rows {
@@ -74,14 +75,14 @@ struct PageView {
 // ---- both phases
 
 struct EmbedArgs {
-  const std::uint8_t* codes;     ///< [V, H bits / 8]
-  const std::uint16_t* scales;   ///< [V, H / 64]
+  const std::uint8_t* codes;    ///< [V, H bits / 8]
+  const std::uint16_t* scales;  ///< [V, H / 64]
   const std::uint16_t* biases;
   int bits;
   int hidden;
-  const double* frequencies;     ///< [32]
+  const double* frequencies;  ///< [32]
   Rows rows;
-  float* residual;               ///< out [T, H]
+  float* residual;  ///< out [T, H]
 };
 void embed(const Launch&, const EmbedArgs&);
 
@@ -92,13 +93,13 @@ struct NormedProductArgs {
   const float* gain;      ///< [H]
   float eps;
   Packed matrix;
-  float* out;      ///< [T, out_stride]
+  float* out;  ///< [T, out_stride]
   std::int64_t out_stride;
-  int out_limit;   ///< channels to store
+  int out_limit;  ///< channels to store
   int rows;
 };
-void project(const Launch&, const NormedProductArgs&);      ///< a decoding row's in-projection
-void head(const Launch&, const NormedProductArgs&);         ///< the LM head
+void project(const Launch&, const NormedProductArgs&);        ///< a decoding row's in-projection
+void head(const Launch&, const NormedProductArgs&);           ///< the LM head
 void router_logits(const Launch&, const NormedProductArgs&);  ///< the router alone, for prefill
 
 /// Largest logit of each row, lowest index on ties, among the first `limit`.
@@ -154,14 +155,14 @@ struct AttentionDecodeArgs {
   float eps;
   PageView cache;
   Rows rows;
-  float* partial;  ///< [T, Nkv, splits, 8, 256]
+  float* partial;      ///< [T, Nkv, splits, 8, 256]
   float* partial_max;  ///< [T, Nkv, splits, 8, 2]: largest exponent, sum
-  float* out;      ///< [T, Nq 256], gated
+  float* out;          ///< [T, Nq 256], gated
 };
 void attention_decode(const Launch&, const AttentionDecodeArgs&);
 
 struct MoeDecodeArgs {
-  float* residual;   ///< [T, H]
+  float* residual;  ///< [T, H]
   const float* gain;
   float eps;
   Packed router;     ///< E rows, then from an even row on the shared expert's gate
@@ -171,11 +172,11 @@ struct MoeDecodeArgs {
   Packed experts_out;
   int experts;
   int experts_per_token;
-  int shared_gate;   ///< its channel in `router`
-  float* logits;     ///< [T, logits_stride]
+  int shared_gate;  ///< its channel in `router`
+  float* logits;    ///< [T, logits_stride]
   int logits_stride;
-  float* shared;     ///< [T, S]
-  float* expanded;   ///< [T, K, I]
+  float* shared;    ///< [T, S]
+  float* expanded;  ///< [T, K, I]
   int rows;
 };
 void moe_decode(const Launch&, const MoeDecodeArgs&);
@@ -205,8 +206,8 @@ struct TileListArgs {
   const int* counts;  ///< [experts], or null: one list of `rows` rows
   int experts;
   int rows;
-  Tile* tiles;   ///< out
-  int* count;    ///< out
+  Tile* tiles;  ///< out
+  int* count;   ///< out
   TileSet set;
 };
 void list_tiles(const Launch&, const TileListArgs&);
@@ -241,8 +242,8 @@ void hopper_gemm_add(const Launch&, const GemmArgs&);
 void hopper_gemm_swiglu(const Launch&, const GemmArgs&);
 void hopper_gemm_scaled(const Launch&, const GemmArgs&);
 
-/// A chunk: the rows of a segment whose positions share position / 64. What each chunk and value head contributes,
-/// [chunk, Hv, ...], without the state it meets (prefill_delta.cu).
+/// A chunk: the rows of a segment whose positions share position / 64. What each chunk and value head
+/// contributes, [chunk, Hv, ...], without the state it meets (prefill_delta.cu).
 inline constexpr int kChunk = 64;
 struct DeltaChunks {
   __nv_bfloat16* w;      ///< [64, 128]
@@ -271,12 +272,12 @@ struct DeltaPrefillArgs {
   int segment_count;
   int chunk_count;        ///< of all segments
   const int* segment_of;  ///< [T]
-  float* query;    ///< scratch [T, Hk 128]
-  float* key;      ///< scratch [T, Hk 128]
-  float* value;    ///< scratch [T, Hv 128], then the output before the norm
-  float2* gates;   ///< scratch [T, Hv]: log decay, beta
-  DeltaChunks chunks;  ///< scratch
-  __nv_bfloat16* out;  ///< [T, Hv 128]
+  float* query;           ///< scratch [T, Hk 128]
+  float* key;             ///< scratch [T, Hk 128]
+  float* value;           ///< scratch [T, Hv 128], then the output before the norm
+  float2* gates;          ///< scratch [T, Hv]: log decay, beta
+  DeltaChunks chunks;     ///< scratch
+  __nv_bfloat16* out;     ///< [T, Hv 128]
 };
 void delta_prefill(const Launch&, const DeltaPrefillArgs&);
 void delta_chunks(const Launch&, const DeltaPrefillArgs&);  ///< its middle: `value` becomes the output
@@ -334,11 +335,11 @@ struct PackArgs {
   const std::uint16_t* scales;  ///< [rows, in / 64]
   const std::uint16_t* biases;
   int bits;
-  int rows;           ///< of all experts in this piece
+  int rows;  ///< of all experts in this piece
   int rows_per_expert;
   int groups;
-  int planes;         ///< of the packed matrix
-  int first_row;      ///< of the first row, within its expert
+  int planes;     ///< of the packed matrix
+  int first_row;  ///< of the first row, within its expert
   int first_expert;
   int channel_offset;  ///< of row 0, even
   int bank;            ///< of a gated matrix: 0 gate, 1 up; -1: not gated

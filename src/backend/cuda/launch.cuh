@@ -15,14 +15,16 @@ bool prepare(const Device& device) {
   cudaFuncAttributes attributes{};
   note_error(cudaFuncGetAttributes(&attributes, kernel), "cudaFuncGetAttributes");
   const int dynamic = device.shared_bytes - static_cast<int>(attributes.sharedSizeBytes);
-  note_error(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, dynamic), "cudaFuncSetAttribute");
+  note_error(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, dynamic),
+             "cudaFuncSetAttribute");
   return true;
 }
 #endif
 
 /// `overlapped`: the kernel begins with wait_for_previous() and may start before its predecessor has ended.
 template <auto kKernel, class... Args>
-void launch(const Launch& where, bool overlapped, dim3 grid, unsigned threads, std::size_t shared, const Args&... args) {
+void launch(const Launch& where, bool overlapped, dim3 grid, unsigned threads, std::size_t shared,
+            const Args&... args) {
 #ifdef LILY_CUDA_EMULATED
   (void)where;
   (void)overlapped;

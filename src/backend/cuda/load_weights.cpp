@@ -62,7 +62,8 @@ class Loader {
     for (Buffer& buffer : loader.buffers_) {
       LILY_TRY(buffer.pinned, Memory::allocate(Memory::Kind::kPinned, kPieceBytes + 4096, "loading buffer"));
       LILY_TRY(buffer.device, Memory::allocate(Memory::Kind::kDevice, kPieceBytes + 4096, "loading buffer"));
-      LILY_TRY_VOID(checked(cudaEventCreateWithFlags(&buffer.sent, cudaEventDisableTiming), "cudaEventCreate"));
+      LILY_TRY_VOID(
+          checked(cudaEventCreateWithFlags(&buffer.sent, cudaEventDisableTiming), "cudaEventCreate"));
     }
     return loader;
   }
@@ -197,23 +198,26 @@ Result<void> run_all(const Device& device, const std::vector<Piece>& pieces, int
 
 }  // namespace
 
-Result<void> load(const Device& device, const ModelWeights& weights, const DeviceWeights& placed, const Memory& memory,
-                  std::int64_t bytes) {
+Result<void> load(const Device& device, const ModelWeights& weights, const DeviceWeights& placed,
+                  const Memory& memory, std::int64_t bytes) {
   LILY_TRY(const Stream stream, Stream::create());
   LILY_TRY(const Memory flag, Memory::allocate(Memory::Kind::kDevice, sizeof(int), "weights"));
   // Rows that pad a matrix are zeros.
-  LILY_TRY_VOID(checked(cudaMemsetAsync(memory.data(), 0, static_cast<std::size_t>(bytes), stream.get()), "memset"));
+  LILY_TRY_VOID(
+      checked(cudaMemsetAsync(memory.data(), 0, static_cast<std::size_t>(bytes), stream.get()), "memset"));
   LILY_TRY_VOID(checked(cudaMemsetAsync(flag.data(), 0, sizeof(int), stream.get()), "memset"));
   LILY_TRY_VOID(checked(cudaStreamSynchronize(stream.get()), "memset"));
   auto* too_large = reinterpret_cast<int*>(flag.data());
   LILY_TRY_VOID(run_all(device, cut(weights, placed), too_large));
   int found = 0;
-  LILY_TRY_VOID(checked(cudaMemcpyAsync(&found, too_large, sizeof(int), cudaMemcpyDeviceToHost, stream.get()), "memcpy"));
+  LILY_TRY_VOID(checked(cudaMemcpyAsync(&found, too_large, sizeof(int), cudaMemcpyDeviceToHost, stream.get()),
+                        "memcpy"));
   LILY_TRY_VOID(checked(cudaStreamSynchronize(stream.get()), "memcpy"));
   if (found != 0) {
-    return fail(ErrorCode::kUnsupported,
-                "cuda: a quantisation scale is not below {} (4-bit codes) or {} (8-bit), as the packed layout needs",
-                kLargestScale, kLargestScale / 16);
+    return fail(
+        ErrorCode::kUnsupported,
+        "cuda: a quantisation scale is not below {} (4-bit codes) or {} (8-bit), as the packed layout needs",
+        kLargestScale, kLargestScale / 16);
   }
   return {};
 }

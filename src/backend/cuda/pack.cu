@@ -87,7 +87,8 @@ __global__ void pack_kernel(PackArgs a) {
 void pack(const Launch& where, const PackArgs& a) {
   const int experts = (a.first_row + a.rows + a.rows_per_expert - 1) / a.rows_per_expert;
   const int per_expert = (a.rows_per_expert + 1) / 2;
-  const std::int64_t pairs = experts == 1 ? (a.rows + 1) / 2 : static_cast<std::int64_t>(experts) * per_expert;
+  const std::int64_t pairs =
+      experts == 1 ? (a.rows + 1) / 2 : static_cast<std::int64_t>(experts) * per_expert;
   const std::int64_t threads = pairs * a.groups * a.planes;
   launch<pack_kernel>(where, false, dim3(static_cast<unsigned>((threads + 127) / 128)), 128, 0, a);
 }

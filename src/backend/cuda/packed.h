@@ -26,9 +26,9 @@
 namespace lily::cuda {
 
 inline constexpr int kTileChannels = 256;
-inline constexpr int kGroup = 64;           ///< inputs of a step: one quantisation group
-inline constexpr int kBlockBytes = 9216;    ///< one tile, one step
-inline constexpr int kBlockCodes = 8192;    ///< of them codes
+inline constexpr int kGroup = 64;              ///< inputs of a step: one quantisation group
+inline constexpr int kBlockBytes = 9216;       ///< one tile, one step
+inline constexpr int kBlockCodes = 8192;       ///< of them codes
 inline constexpr float kScaleLow = 0x1p125F;   ///< of rows g
 inline constexpr float kScaleHigh = 0x1p121F;  ///< of rows g + 8
 inline constexpr float kBiasFactor = 0x1p-8F;

@@ -55,7 +55,8 @@ struct KeyRange {
   int end;  // rows from here on are not read
   int kv_head;
 };
-__device__ void load_tile(const AttentionPrefillArgs& a, const KeyRange& range, std::uint8_t* tile, int first, bool value) {
+__device__ void load_tile(const AttentionPrefillArgs& a, const KeyRange& range, std::uint8_t* tile, int first,
+                          bool value) {
   if (first < range.end) {
     const __nv_bfloat16* rows = cache_row(a.cache, range.pages, first, value, range.kv_head);
     for (int i = static_cast<int>(threadIdx.x); i < kKeys * 32; i += kThreads) {
@@ -68,7 +69,8 @@ __device__ void load_tile(const AttentionPrefillArgs& a, const KeyRange& range, 
 }
 
 // S = Q K^T for a warp's 16 rows and 32 keys.
-__device__ __forceinline__ void scores(float (&s)[4][4], std::uint8_t* queries, std::uint8_t* keys, int first_row) {
+__device__ __forceinline__ void scores(float (&s)[4][4], std::uint8_t* queries, std::uint8_t* keys,
+                                       int first_row) {
   const int lane = static_cast<int>(threadIdx.x & 31);
   const int matrix = lane >> 3;
   const int in_matrix = lane & 7;
@@ -89,7 +91,8 @@ __device__ __forceinline__ void scores(float (&s)[4][4], std::uint8_t* queries, 
 }
 
 // O += P V for a warp's 16 rows.
-__device__ __forceinline__ void add_values(float (&o)[32][4], const std::uint32_t (&p)[2][4], std::uint8_t* values) {
+__device__ __forceinline__ void add_values(float (&o)[32][4], const std::uint32_t (&p)[2][4],
+                                           std::uint8_t* values) {
   const int lane = static_cast<int>(threadIdx.x & 31);
   const int matrix = lane >> 3;
   const int in_matrix = lane & 7;
@@ -98,7 +101,8 @@ __device__ __forceinline__ void add_values(float (&o)[32][4], const std::uint32_
 #pragma unroll
     for (int d = 0; d < 16; ++d) {
       std::uint32_t v[4];  // 8 dims: keys 0..7, 8..15; the next 8 dims the same
-      load_matrices_transposed(v, chunk_at(values, k * 16 + (matrix & 1) * 8 + in_matrix, 2 * d + (matrix >> 1)));
+      load_matrices_transposed(
+          v, chunk_at(values, k * 16 + (matrix & 1) * 8 + in_matrix, 2 * d + (matrix >> 1)));
       mma_bf16(o[2 * d], p[k], v[0], v[1]);
       mma_bf16(o[2 * d + 1], p[k], v[2], v[3]);
     }
@@ -111,8 +115,8 @@ struct Softmax {
   float total[2] = {0, 0};
 
   // Scores to probabilities in A registers; `limit`: last key of each row.
-  __device__ __forceinline__ void update(float (&s)[4][4], int first_key, const int (&limit)[2], std::uint32_t (&p)[2][4],
-                                         float (&shrink)[2]) {
+  __device__ __forceinline__ void update(float (&s)[4][4], int first_key, const int (&limit)[2],
+                                         std::uint32_t (&p)[2][4], float (&shrink)[2]) {
     const int c = static_cast<int>(threadIdx.x & 3);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -152,23 +156,24 @@ struct Softmax {
   }
 };
 
-__device__ void load_queries(const AttentionPrefillArgs& a, const SegmentRows& segment, std::uint8_t* queries, int first,
-                             int group, int kv_head) {
+__device__ void load_queries(const AttentionPrefillArgs& a, const SegmentRows& segment, std::uint8_t* queries,
+                             int first, int group, int kv_head) {
   for (int i = static_cast<int>(threadIdx.x); i < kTileRows * 32; i += kThreads) {
     const int packed = first + i / 32;
     const int token = packed / group;
     uint4 v = make_uint4(0, 0, 0, 0);
     if (token < segment.rows) {
-      const std::int64_t head =
-          static_cast<std::int64_t>(segment.first_row + token) * a.query_heads + kv_head * group + packed % group;
+      const std::int64_t head = static_cast<std::int64_t>(segment.first_row + token) * a.query_heads +
+                                kv_head * group + packed % group;
       v = *reinterpret_cast<const uint4*>(a.query + head * kHeadDim + (i % 32) * 8);
     }
     *reinterpret_cast<uint4*>(chunk_at(queries, i / 32, i % 32)) = v;
   }
 }
 
-__device__ __forceinline__ void store_output(const AttentionPrefillArgs& a, const SegmentRows& segment, const float (&o)[32][4],
-                                             const Softmax& softmax, int packed_row, int group, int kv_head) {
+__device__ __forceinline__ void store_output(const AttentionPrefillArgs& a, const SegmentRows& segment,
+                                             const float (&o)[32][4], const Softmax& softmax, int packed_row,
+                                             int group, int kv_head) {
   const int c = static_cast<int>(threadIdx.x & 3);
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
@@ -186,8 +191,8 @@ __device__ __forceinline__ void store_output(const AttentionPrefillArgs& a, cons
 #pragma unroll
     for (int n = 0; n < 32; ++n) {
       const std::uint32_t z = *reinterpret_cast<const std::uint32_t*>(gate + n * 8);
-      *reinterpret_cast<std::uint32_t*>(out + n * 8) = pack_bf16(o[n][2 * r] * inverse * sigmoid(bf16_low(z)),
-                                                                 o[n][2 * r + 1] * inverse * sigmoid(bf16_high(z)));
+      *reinterpret_cast<std::uint32_t*>(out + n * 8) = pack_bf16(
+          o[n][2 * r] * inverse * sigmoid(bf16_low(z)), o[n][2 * r + 1] * inverse * sigmoid(bf16_high(z)));
     }
   }
 }
@@ -256,8 +261,9 @@ void attention_prefill(const Launch& where, const AttentionPrefillArgs& a) {
   const int group = a.query_heads / a.cache.kv_heads;
   const int tiles = (a.longest_segment * group + kTileRows - 1) / kTileRows;
   launch<attend_tile>(where, false,
-         dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(a.cache.kv_heads), static_cast<unsigned>(a.segment_count)),
-         kThreads, kShared, a);
+                      dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(a.cache.kv_heads),
+                           static_cast<unsigned>(a.segment_count)),
+                      kThreads, kShared, a);
 }
 
 }  // namespace lily::cuda

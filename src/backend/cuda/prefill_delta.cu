@@ -1,10 +1,11 @@
-// The gated delta rule in chunks of 64 tokens. With G_i the sum of the log decays up to token i of a chunk and S the
-// state before it, the updates d_i = beta_i (v_i - decayed state^T k_i) solve
+// The gated delta rule in chunks of 64 tokens. With G_i the sum of the log decays up to token i of a chunk
+// and S the state before it, the updates d_i = beta_i (v_i - decayed state^T k_i) solve
 //   (I + A) d = beta v - beta e^G k S,   A_ij = beta_i e^(G_i - G_j) k_i k_j  for j < i,
 // so d = u - w S with T = (I + A)^-1, u = T (beta v), w = T (beta e^G k); and
 //   o = e^G q S + P d,  P_ij = e^(G_i - G_j) q_i k_j  for j <= i,    S' = e^(G_n) S + (e^(G_n - G) k)^T d.
-// What does not depend on S is computed for all chunks at once (prepare_chunks), the rest one after the other, a
-// block for 32 columns of a head (run_chunks). Products are of bf16, sums and the state f32. No exponent is positive.
+// What does not depend on S is computed for all chunks at once (prepare_chunks), the rest one after the
+// other, a block for 32 columns of a head (run_chunks). Products are of bf16, sums and the state f32. No
+// exponent is positive.
 //
 // Chunks lie on absolute positions, so a prompt cut at multiples of 64 gives the same bits.
 #include "backend/cuda/delta_rule.cuh"
@@ -21,7 +22,8 @@ __device__ __forceinline__ std::uint8_t* at(std::uint8_t* tile, int row_bytes, i
   return tile + row * row_bytes + ((i ^ (row & 7)) << 4);
 }
 // A fragment of rows first..first + 15, inputs 16 k..16 k + 15.
-__device__ __forceinline__ void load_a(std::uint32_t (&a)[4], std::uint8_t* tile, int row_bytes, int first, int k) {
+__device__ __forceinline__ void load_a(std::uint32_t (&a)[4], std::uint8_t* tile, int row_bytes, int first,
+                                       int k) {
   const int lane = static_cast<int>(threadIdx.x & 31);
   load_matrices(a, at(tile, row_bytes, first + (lane & 15), 2 * k + (lane >> 4)));
 }
@@ -81,7 +83,8 @@ __device__ void load_gates(const DeltaPrefillArgs& a, Prepare& s, const ChunkRow
 }
 
 // q, k and v in bf16, and q and k times their decays for run_chunks().
-__device__ void load_rows(const DeltaPrefillArgs& a, Prepare& s, const ChunkRows& rows, int head, std::int64_t at_chunk) {
+__device__ void load_rows(const DeltaPrefillArgs& a, Prepare& s, const ChunkRows& rows, int head,
+                          std::int64_t at_chunk) {
   const int key_head = head / (a.value_heads / a.key_heads);
   const std::int64_t key_dim = static_cast<std::int64_t>(a.key_heads) * kLinearDim;
   const std::int64_t value_dim = static_cast<std::int64_t>(a.value_heads) * kLinearDim;
@@ -113,7 +116,8 @@ __device__ void load_rows(const DeltaPrefillArgs& a, Prepare& s, const ChunkRows
 }
 
 // rows x rows^T for 16 rows and 32 columns a warp: A, or P straight to memory.
-__device__ void multiply_rows(const DeltaPrefillArgs& a, Prepare& s, std::uint8_t* rows, bool is_p, std::int64_t at_chunk) {
+__device__ void multiply_rows(const DeltaPrefillArgs& a, Prepare& s, std::uint8_t* rows, bool is_p,
+                              std::int64_t at_chunk) {
   const int lane = static_cast<int>(threadIdx.x & 31);
   const int warp = static_cast<int>(threadIdx.x >> 5);
   const int first = (warp & 3) * 16;
@@ -126,7 +130,8 @@ __device__ void multiply_rows(const DeltaPrefillArgs& a, Prepare& s, std::uint8_
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       std::uint32_t right[4];  // keys 0..7: inputs 0..7, 8..15; keys 8..15 the same
-      load_matrices(right, at(s.key, kRowBytes, column + half * 16 + (lane >> 4) * 8 + (lane & 7), 2 * k + ((lane >> 3) & 1)));
+      load_matrices(right, at(s.key, kRowBytes, column + half * 16 + (lane >> 4) * 8 + (lane & 7),
+                              2 * k + ((lane >> 3) & 1)));
       mma_bf16(sums[2 * half], left, right[0], right[1]);
       mma_bf16(sums[2 * half + 1], left, right[2], right[3]);
     }
@@ -143,7 +148,8 @@ __device__ void multiply_rows(const DeltaPrefillArgs& a, Prepare& s, std::uint8_
         v[e] = used ? sums[n][2 * r + e] * expf(s.sum[i] - s.sum[j + e]) : 0.0F;
       }
       if (is_p) {
-        *reinterpret_cast<std::uint32_t*>(a.chunks.p + (at_chunk * kChunk + i) * kChunk + j) = pack_bf16(v[0], v[1]);
+        *reinterpret_cast<std::uint32_t*>(a.chunks.p + (at_chunk * kChunk + i) * kChunk + j) =
+            pack_bf16(v[0], v[1]);
       } else {
         s.a[i][j] = v[0] * s.beta[i];
         s.a[i][j + 1] = v[1] * s.beta[i];
@@ -175,14 +181,16 @@ __device__ void invert(Prepare& s) {
   for (int i = 1; i < 4; ++i) {
     for (int j = 0; j < i; ++j) {
       float sum = 0;
-      for (int m = j * 16; m < i * 16; ++m) sum = __fmaf_rn(s.a[i * 16 + row][m], s.t[m][j * 16 + column], sum);
+      for (int m = j * 16; m < i * 16; ++m)
+        sum = __fmaf_rn(s.a[i * 16 + row][m], s.t[m][j * 16 + column], sum);
       s.product[j * 16 + row][column] = sum;
     }
     __syncthreads();
     for (int j = 0; j < i; ++j) {
       float sum = 0;
 #pragma unroll
-      for (int m = 0; m < 16; ++m) sum = __fmaf_rn(-s.t[i * 16 + row][i * 16 + m], s.product[j * 16 + m][column], sum);
+      for (int m = 0; m < 16; ++m)
+        sum = __fmaf_rn(-s.t[i * 16 + row][i * 16 + m], s.product[j * 16 + m][column], sum);
       s.t[i * 16 + row][j * 16 + column] = sum;
     }
     __syncthreads();
@@ -203,7 +211,8 @@ __device__ void multiply_t(std::uint8_t* t, std::uint8_t* rows, __nv_bfloat16* o
 #pragma unroll
     for (int n = 0; n < 4; ++n) {
       std::uint32_t right[4];  // 8 dims: rows 0..7, 8..15; the next 8 dims the same
-      load_matrices_transposed(right, at(rows, kRowBytes, k * 16 + (lane & 15), dims / 8 + 2 * n + (lane >> 4)));
+      load_matrices_transposed(right,
+                               at(rows, kRowBytes, k * 16 + (lane & 15), dims / 8 + 2 * n + (lane >> 4)));
       mma_bf16(sums[2 * n], left, right[0], right[1]);
       mma_bf16(sums[2 * n + 1], left, right[2], right[3]);
     }
@@ -256,7 +265,8 @@ __global__ void __launch_bounds__(kPrepareThreads) prepare_chunks(DeltaPrefillAr
 
 constexpr int kColumns = 32;
 constexpr int kRunThreads = 128;
-constexpr int kNarrowBytes = 80;  // a row of 32 columns, padded: eight rows' equal chunks lie in different banks
+constexpr int kNarrowBytes =
+    80;       // a row of 32 columns, padded: eight rows' equal chunks lie in different banks
 struct Run {  // shared memory
   alignas(1024) std::uint8_t w[kChunk * kRowBytes];
   std::uint8_t query[kChunk * kRowBytes];
@@ -290,7 +300,8 @@ __device__ __forceinline__ void load_narrow(std::uint32_t (&b)[2][4], std::uint8
   const int lane = static_cast<int>(threadIdx.x & 31);
 #pragma unroll
   for (int half = 0; half < 2; ++half)
-    load_matrices_transposed(b[half], tile + (k * 16 + (lane & 15)) * kNarrowBytes + half * 32 + (lane >> 4) * 16);
+    load_matrices_transposed(b[half],
+                             tile + (k * 16 + (lane & 15)) * kNarrowBytes + half * 32 + (lane >> 4) * 16);
 }
 __device__ __forceinline__ void multiply_narrow(float (&sums)[4][4], const std::uint32_t (&a)[4],
                                                 const std::uint32_t (&b)[2][4]) {
@@ -378,8 +389,8 @@ __device__ void apply_updates(Run& s, float (&out)[4][4], State& state, float de
   }
 }
 
-__device__ void store_output(const DeltaPrefillArgs& a, const float (&out)[4][4], const SegmentRows& segment, int chunk,
-                             int head, int column) {
+__device__ void store_output(const DeltaPrefillArgs& a, const float (&out)[4][4], const SegmentRows& segment,
+                             int chunk, int head, int column) {
   const int lane = static_cast<int>(threadIdx.x & 31);
   const ChunkRows rows = chunk_rows(segment, chunk);
 #pragma unroll
@@ -388,7 +399,8 @@ __device__ void store_output(const DeltaPrefillArgs& a, const float (&out)[4][4]
     if (row >= rows.count) continue;
     float* to = a.value + ((rows.first + row) * a.value_heads + head) * kLinearDim + column + 2 * (lane & 3);
 #pragma unroll
-    for (int n = 0; n < 4; ++n) *reinterpret_cast<float2*>(to + n * 8) = make_float2(out[n][2 * r], out[n][2 * r + 1]);
+    for (int n = 0; n < 4; ++n)
+      *reinterpret_cast<float2*>(to + n * 8) = make_float2(out[n][2 * r], out[n][2 * r + 1]);
   }
 }
 
@@ -401,9 +413,10 @@ __global__ void __launch_bounds__(kRunThreads) run_chunks(DeltaPrefillArgs a) {
   const int column = static_cast<int>(blockIdx.x) * kColumns;
   const int head = static_cast<int>(blockIdx.y);
   const SegmentRows segment = a.segments[blockIdx.z];
-  float* memory_state = a.state.layer + segment.slot * a.state.stride +
-                        (static_cast<std::int64_t>(head) * kLinearDim + warp * 32 + (lane >> 2)) * kLinearDim + column +
-                        2 * (lane & 3);
+  float* memory_state =
+      a.state.layer + segment.slot * a.state.stride +
+      (static_cast<std::int64_t>(head) * kLinearDim + warp * 32 + (lane >> 2)) * kLinearDim + column +
+      2 * (lane & 3);
   State state;
   const auto each_state = [&](auto&& visit) {
 #pragma unroll
@@ -412,8 +425,8 @@ __global__ void __launch_bounds__(kRunThreads) run_chunks(DeltaPrefillArgs a) {
       for (int n = 0; n < 4; ++n) {
 #pragma unroll
         for (int r = 0; r < 2; ++r)
-          visit(reinterpret_cast<float2*>(memory_state + (m * 16 + 8 * r) * kLinearDim + n * 8), state[m][n][2 * r],
-                state[m][n][2 * r + 1]);
+          visit(reinterpret_cast<float2*>(memory_state + (m * 16 + 8 * r) * kLinearDim + n * 8),
+                state[m][n][2 * r], state[m][n][2 * r + 1]);
       }
     }
   };
@@ -454,9 +467,10 @@ __global__ void __launch_bounds__(kRunThreads) run_chunks(DeltaPrefillArgs a) {
 
 void delta_chunks(const Launch& where, const DeltaPrefillArgs& a) {
   const auto heads = static_cast<unsigned>(a.value_heads);
-  launch<prepare_chunks>(where, false, dim3(static_cast<unsigned>(a.chunk_count), heads), kPrepareThreads, sizeof(Prepare), a);
-  launch<run_chunks>(where, false, dim3(kLinearDim / kColumns, heads, static_cast<unsigned>(a.segment_count)), kRunThreads,
-                     sizeof(Run), a);
+  launch<prepare_chunks>(where, false, dim3(static_cast<unsigned>(a.chunk_count), heads), kPrepareThreads,
+                         sizeof(Prepare), a);
+  launch<run_chunks>(where, false, dim3(kLinearDim / kColumns, heads, static_cast<unsigned>(a.segment_count)),
+                     kRunThreads, sizeof(Run), a);
 }
 
 }  // namespace lily::cuda

@@ -1,5 +1,5 @@
-// Which rows go to which expert, found on the device; tiles of rows for the grouped products; and the weighted
-// sum of what the experts return.
+// Which rows go to which expert, found on the device; tiles of rows for the grouped products; and the
+// weighted sum of what the experts return.
 #include "backend/cuda/choose_experts.cuh"
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/ptx.cuh"

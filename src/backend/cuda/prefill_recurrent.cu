@@ -31,8 +31,8 @@ struct ConvRow {
   __device__ float4 past(int back, int channel) const {
     if (local >= back)
       return widen(*reinterpret_cast<const uint2*>(a.projected + (row - back) * a.stride + channel));
-    return *reinterpret_cast<const float4*>(ring + static_cast<std::int64_t>((position - back) & 3) * channels +
-                                            channel);
+    return *reinterpret_cast<const float4*>(
+        ring + static_cast<std::int64_t>((position - back) & 3) * channels + channel);
   }
   __device__ float4 convolved(int channel) const {
     const float4 x3 = past(3, channel);
@@ -59,7 +59,8 @@ __global__ void __launch_bounds__(kRowThreads) convolve_rows(DeltaPrefillArgs a)
   for (int head = static_cast<int>(threadIdx.x >> 5); head < a.key_heads + a.value_heads; head += kRowWarps) {
     if (head >= a.key_heads) {
       const int at = (head - a.key_heads) * kLinearDim + lane * 4;
-      *reinterpret_cast<float4*>(a.value + row * a.value_heads * kLinearDim + at) = conv.convolved(2 * key_dim + at);
+      *reinterpret_cast<float4*>(a.value + row * a.value_heads * kLinearDim + at) =
+          conv.convolved(2 * key_dim + at);
       continue;
     }
     const int at = head * kLinearDim + lane * 4;
@@ -119,7 +120,8 @@ void delta_prefill(const Launch& where, const DeltaPrefillArgs& a) {
   const auto segments = static_cast<unsigned>(a.segment_count);
   const auto channels = static_cast<unsigned>((2 * a.key_heads + a.value_heads) * kLinearDim);
   launch<convolve_rows>(where, false, dim3(rows), kRowThreads, 0, a);
-  launch<keep_rows>(where, false, dim3(segments, (channels + kRowThreads - 1) / kRowThreads), kRowThreads, 0, a);
+  launch<keep_rows>(where, false, dim3(segments, (channels + kRowThreads - 1) / kRowThreads), kRowThreads, 0,
+                    a);
   delta_chunks(where, a);
   launch<gated_norm>(where, false, dim3(rows), kRowThreads, 0, a);
 }

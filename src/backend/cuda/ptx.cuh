@@ -106,15 +106,23 @@ __device__ __forceinline__ void wait_for_copies() {
 
 namespace lily::cuda {
 
-__device__ __forceinline__ float bf16_low(std::uint32_t pair) { return __uint_as_float(pair << 16); }
-__device__ __forceinline__ float bf16_high(std::uint32_t pair) { return __uint_as_float(pair & 0xffff0000U); }
+__device__ __forceinline__ float bf16_low(std::uint32_t pair) {
+  return __uint_as_float(pair << 16);
+}
+__device__ __forceinline__ float bf16_high(std::uint32_t pair) {
+  return __uint_as_float(pair & 0xffff0000U);
+}
 
 __device__ __forceinline__ float warp_sum(float v) {
   for (int d = 16; d > 0; d >>= 1) v += __shfl_xor_sync(0xffffffffU, v, d);
   return v;
 }
-__device__ __forceinline__ float sigmoid(float x) { return __fdividef(1.0F, 1.0F + __expf(-x)); }
-__device__ __forceinline__ float silu(float x) { return x * sigmoid(x); }
+__device__ __forceinline__ float sigmoid(float x) {
+  return __fdividef(1.0F, 1.0F + __expf(-x));
+}
+__device__ __forceinline__ float silu(float x) {
+  return x * sigmoid(x);
+}
 
 /// The sum of v over the block, to all threads. `scratch`: a float a warp.
 __device__ __forceinline__ float block_sum(float v, float* scratch) {

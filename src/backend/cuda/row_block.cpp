@@ -4,7 +4,8 @@
 
 namespace lily::cuda {
 
-RowBlock::Arrays RowBlock::place(Layout& layout, std::int64_t rows, std::int64_t segments, std::int64_t page_stride) {
+RowBlock::Arrays RowBlock::place(Layout& layout, std::int64_t rows, std::int64_t segments,
+                                 std::int64_t page_stride) {
   Arrays arrays{};
   arrays.token = layout.take<int>(rows);
   arrays.position = layout.take<int>(rows);
@@ -62,7 +63,8 @@ void RowBlock::add(const Segment& segment) {
 void RowBlock::send(cudaStream_t stream) {
   const auto* begin = pinned_.data();
   const auto* end = reinterpret_cast<const std::byte*>(host_.pages + segments_ * page_stride_);
-  note_error(cudaMemcpyAsync(memory_.data(), begin, static_cast<std::size_t>(end - begin), cudaMemcpyHostToDevice, stream),
+  note_error(cudaMemcpyAsync(memory_.data(), begin, static_cast<std::size_t>(end - begin),
+                             cudaMemcpyHostToDevice, stream),
              "sending a step's rows");
 }
 

@@ -13,7 +13,8 @@ class RowBlock {
  public:
   RowBlock() = default;
   /// At most `rows` rows of `segments` segments with tables of `page_stride` pages.
-  [[nodiscard]] static Result<RowBlock> create(std::int64_t rows, std::int64_t segments, std::int64_t page_stride);
+  [[nodiscard]] static Result<RowBlock> create(std::int64_t rows, std::int64_t segments,
+                                               std::int64_t page_stride);
 
   void clear();
   void add(const Segment& segment);
@@ -40,7 +41,8 @@ class RowBlock {
     SegmentRows* segments;
     int* pages;
   };
-  [[nodiscard]] static Arrays place(Layout& layout, std::int64_t rows, std::int64_t segments, std::int64_t page_stride);
+  [[nodiscard]] static Arrays place(Layout& layout, std::int64_t rows, std::int64_t segments,
+                                    std::int64_t page_stride);
 
   Memory pinned_;
   Memory memory_;

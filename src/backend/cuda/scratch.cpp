@@ -56,7 +56,8 @@ PrefillScratch place_prefill(Layout& layout, const Shapes& s, const Scratch& siz
 
 }  // namespace
 
-Scratch Scratch::place(Layout& layout, const Shapes& s, const DeviceWeights& weights, const StepLimits& limits) {
+Scratch Scratch::place(Layout& layout, const Shapes& s, const DeviceWeights& weights,
+                       const StepLimits& limits) {
   Scratch scratch{};
   for (const LayerOnDevice& layer : weights.layers) {
     const int width = std::visit([](const auto& mixer) { return mixer.in_proj.channels; }, layer.mixer);

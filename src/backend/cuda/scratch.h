@@ -22,13 +22,13 @@ struct StepLimits {
 };
 
 struct DecodeScratch {
-  float* projected;    ///< [D, width of the widest in-projection]
-  float* mixed;        ///< [D, mixer output]
-  float* partial;      ///< attention's ranges
+  float* projected;  ///< [D, width of the widest in-projection]
+  float* mixed;      ///< [D, mixer output]
+  float* partial;    ///< attention's ranges
   float* partial_max;
-  float* logits;       ///< router [D, router channels]
-  float* shared;       ///< [D, S]
-  float* expanded;     ///< [D, K, I]
+  float* logits;    ///< router [D, router channels]
+  float* shared;    ///< [D, S]
+  float* expanded;  ///< [D, K, I]
 };
 struct PrefillScratch {
   __nv_bfloat16* normed;     ///< [P, H]
@@ -36,16 +36,16 @@ struct PrefillScratch {
   __nv_bfloat16* mixed;      ///< [P, mixer output]
   float* query;              ///< [P, Hk 128]
   float* key;
-  float* value;              ///< [P, Hv 128]
-  float2* gates;             ///< [P, Hv]
+  float* value;   ///< [P, Hv 128]
+  float2* gates;  ///< [P, Hv]
   DeltaChunks chunks;
   __nv_bfloat16* attention_query;  ///< [P, Nq 256]
-  float* logits;             ///< [P, router channels]
-  int* chosen;               ///< [P, K]
+  float* logits;                   ///< [P, router channels]
+  int* chosen;                     ///< [P, K]
   int* place;
   float* weight;
-  int* counts;               ///< [E]
-  int* row_index;            ///< [P K]
+  int* counts;     ///< [E]
+  int* row_index;  ///< [P K]
   float* row_weight;
   std::array<Tile*, 2> dense_tiles;  ///< [TileSet]
   std::array<int*, 2> dense_tile_count;
@@ -57,10 +57,10 @@ struct PrefillScratch {
   __nv_bfloat16* shared_out;  ///< [P, H]
 };
 struct Scratch {
-  float* residual;       ///< [P + D, H], prefill rows first
-  double* frequencies;   ///< [32]
-  float* logits;         ///< [kLogitsRows, V]
-  float* best_value;     ///< greedy choice's partial results
+  float* residual;      ///< [P + D, H], prefill rows first
+  double* frequencies;  ///< [32]
+  float* logits;        ///< [kLogitsRows, V]
+  float* best_value;    ///< greedy choice's partial results
   int* best_index;
   int* best;             ///< [kLogitsRows]
   int projected_stride;  ///< channels of the widest in-projection
@@ -68,7 +68,8 @@ struct Scratch {
   DecodeScratch decode;
   PrefillScratch prefill;
 
-  static Scratch place(Layout& layout, const Shapes& shapes, const DeviceWeights& weights, const StepLimits& limits);
+  static Scratch place(Layout& layout, const Shapes& shapes, const DeviceWeights& weights,
+                       const StepLimits& limits);
 };
 
 }  // namespace lily::cuda

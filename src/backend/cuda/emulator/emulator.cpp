@@ -1,8 +1,8 @@
 // Blocks one after the other, their threads as fibers that yield where they would wait.
+#include <ucontext.h>
 #include <csetjmp>
 #include <cstdio>
 #include <memory>
-#include <ucontext.h>
 #include <vector>
 
 #include "cuda_runtime.h"
@@ -120,8 +120,8 @@ void run_block(unsigned threads, std::size_t shared) {
     const std::uint64_t before = progress;
     for (unsigned first = 0; first < threads; first += 32) run_warp(first, std::min(first + 32, threads));
     if (progress == before) {
-      std::fprintf(stderr, "emulated kernel: threads wait for each other in block (%u, %u, %u)\n", block_index.x,
-                   block_index.y, block_index.z);
+      std::fprintf(stderr, "emulated kernel: threads wait for each other in block (%u, %u, %u)\n",
+                   block_index.x, block_index.y, block_index.z);
       std::abort();
     }
   }

@@ -15,17 +15,25 @@ T load_aligned(const void* p) {
   std::memcpy(&v, p, sizeof(T));
   return v;
 }
-inline uint4 load_weights16(const void* p) { return load_aligned<uint4>(p); }
-inline uint2 load_weights8(const void* p) { return load_aligned<uint2>(p); }
+inline uint4 load_weights16(const void* p) {
+  return load_aligned<uint4>(p);
+}
+inline uint2 load_weights8(const void* p) {
+  return load_aligned<uint2>(p);
+}
 
 inline void prefetch_l2(const void*) {}
 
 namespace emulator {
-inline std::uint64_t two(std::uint32_t low, std::uint32_t high) { return static_cast<std::uint64_t>(high) << 32 | low; }
+inline std::uint64_t two(std::uint32_t low, std::uint32_t high) {
+  return static_cast<std::uint64_t>(high) << 32 | low;
+}
 inline std::uint32_t word(const WarpValues& all, unsigned lane, unsigned i) {
   return static_cast<std::uint32_t>(all.lane[lane][i / 2] >> (32 * (i % 2)));
 }
-inline float bf16(std::uint32_t w, unsigned i) { return __uint_as_float(w >> (16 * i) << 16); }
+inline float bf16(std::uint32_t w, unsigned i) {
+  return __uint_as_float(w >> (16 * i) << 16);
+}
 inline std::uint32_t round_bf16(double v) {  // to nearest even, once
   const float f = static_cast<float>(v);
   std::uint32_t bits = __float_as_uint(f);
@@ -33,7 +41,8 @@ inline std::uint32_t round_bf16(double v) {  // to nearest even, once
   // v need not be a float: what the float lost decides an apparent tie.
   const std::uint32_t half = bits & 0xffffU;
   std::uint32_t up = half > 0x8000U ? 1U : half < 0x8000U ? 0U : (bits >> 16) & 1U;
-  if (half == 0x8000U && v != static_cast<double>(f)) up = std::fabs(v) > std::fabs(static_cast<double>(f)) ? 1U : 0U;
+  if (half == 0x8000U && v != static_cast<double>(f))
+    up = std::fabs(v) > std::fabs(static_cast<double>(f)) ? 1U : 0U;
   return (bits >> 16) + up;
 }
 }  // namespace emulator
@@ -90,12 +99,17 @@ inline void load_matrices(std::uint32_t (&r)[4], const void* row, bool transpose
     const auto element = [&](unsigned i, unsigned j) -> std::uint32_t {
       return reinterpret_cast<const std::uint16_t*>(all.lane[m * 8 + i][0])[j];
     };
-    r[m] = transposed ? element(2 * c, g) | element(2 * c + 1, g) << 16 : element(g, 2 * c) | element(g, 2 * c + 1) << 16;
+    r[m] = transposed ? element(2 * c, g) | element(2 * c + 1, g) << 16
+                      : element(g, 2 * c) | element(g, 2 * c + 1) << 16;
   }
 }
 }  // namespace emulator
-inline void load_matrices(std::uint32_t (&r)[4], const void* row) { emulator::load_matrices(r, row, false); }
-inline void load_matrices_transposed(std::uint32_t (&r)[4], const void* row) { emulator::load_matrices(r, row, true); }
+inline void load_matrices(std::uint32_t (&r)[4], const void* row) {
+  emulator::load_matrices(r, row, false);
+}
+inline void load_matrices_transposed(std::uint32_t (&r)[4], const void* row) {
+  emulator::load_matrices(r, row, true);
+}
 
 inline void copy_async16(void* shared, const void* global, bool valid) {
   if (valid) {

@@ -38,10 +38,18 @@ struct dim3 {
   unsigned x = 1, y = 1, z = 1;
   constexpr dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c) {}
 };
-inline float2 make_float2(float x, float y) { return {x, y}; }
-inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
-inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
-inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+inline float2 make_float2(float x, float y) {
+  return {x, y};
+}
+inline float4 make_float4(float x, float y, float z, float w) {
+  return {x, y, z, w};
+}
+inline uint2 make_uint2(unsigned x, unsigned y) {
+  return {x, y};
+}
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) {
+  return {x, y, z, w};
+}
 
 namespace lily::cuda::emulator {
 
@@ -56,7 +64,9 @@ struct WarpValues {
 };
 const WarpValues& exchange(const std::uint64_t (&mine)[4]);
 std::uint8_t* dynamic_shared();
-inline unsigned lane_index() { return thread_index.x & 31U; }
+inline unsigned lane_index() {
+  return thread_index.x & 31U;
+}
 
 template <class T>
 T shuffle(T v, unsigned from) {
@@ -76,8 +86,12 @@ T shuffle(T v, unsigned from) {
 #define blockDim (lily::cuda::emulator::block_size)
 #define gridDim (lily::cuda::emulator::grid_size)
 
-inline void __syncthreads() { lily::cuda::emulator::block_barrier(); }
-inline void __syncwarp() { lily::cuda::emulator::shuffle(0, 0); }
+inline void __syncthreads() {
+  lily::cuda::emulator::block_barrier();
+}
+inline void __syncwarp() {
+  lily::cuda::emulator::shuffle(0, 0);
+}
 template <class T>
 T __shfl_xor_sync(unsigned, T v, int mask) {
   return lily::cuda::emulator::shuffle(v, lily::cuda::emulator::lane_index() ^ static_cast<unsigned>(mask));
@@ -98,14 +112,30 @@ template <class T>
 T __ldcg(const T* p) {
   return *p;
 }
-inline float __uint_as_float(unsigned v) { return std::bit_cast<float>(v); }
-inline unsigned __float_as_uint(float v) { return std::bit_cast<unsigned>(v); }
-inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
-inline float __fmul_rn(float a, float b) { return a * b; }
-inline float __fsub_rn(float a, float b) { return a - b; }
-inline float __expf(float x) { return std::exp(x); }
-inline float __fdividef(float a, float b) { return a / b; }
-inline float rsqrtf(float x) { return 1.0F / std::sqrt(x); }
+inline float __uint_as_float(unsigned v) {
+  return std::bit_cast<float>(v);
+}
+inline unsigned __float_as_uint(float v) {
+  return std::bit_cast<unsigned>(v);
+}
+inline float __fmaf_rn(float a, float b, float c) {
+  return std::fma(a, b, c);
+}
+inline float __fmul_rn(float a, float b) {
+  return a * b;
+}
+inline float __fsub_rn(float a, float b) {
+  return a - b;
+}
+inline float __expf(float x) {
+  return std::exp(x);
+}
+inline float __fdividef(float a, float b) {
+  return a / b;
+}
+inline float rsqrtf(float x) {
+  return 1.0F / std::sqrt(x);
+}
 inline int atomicAdd(int* p, int v) {
   const int old = *p;
   *p += v;
@@ -114,7 +144,8 @@ inline int atomicAdd(int* p, int v) {
 inline unsigned __byte_perm(unsigned a, unsigned b, unsigned order) {
   const std::uint64_t bytes = static_cast<std::uint64_t>(b) << 32 | a;
   unsigned out = 0;
-  for (unsigned i = 0; i < 4; ++i) out |= static_cast<unsigned>(bytes >> (8 * (order >> (4 * i) & 7U)) & 255U) << (8 * i);
+  for (unsigned i = 0; i < 4; ++i)
+    out |= static_cast<unsigned>(bytes >> (8 * (order >> (4 * i) & 7U)) & 255U) << (8 * i);
   return out;
 }
 using std::max;
@@ -122,7 +153,12 @@ using std::min;
 
 // ---- the host's side
 
-enum cudaError_t { cudaSuccess = 0, cudaErrorMemoryAllocation = 2, cudaErrorNoDevice = 100, cudaErrorNotSupported = 801 };
+enum cudaError_t {
+  cudaSuccess = 0,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorNoDevice = 100,
+  cudaErrorNotSupported = 801
+};
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3 };
 enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
 using cudaStream_t = struct EmulatedStream*;
@@ -136,13 +172,19 @@ struct cudaDeviceProp {
   int major, minor, multiProcessorCount;
   std::size_t sharedMemPerBlockOptin, totalGlobalMem;
 };
-inline const char* cudaGetErrorString(cudaError_t) { return "emulated error"; }
-inline cudaError_t cudaGetLastError() { return cudaSuccess; }
+inline const char* cudaGetErrorString(cudaError_t) {
+  return "emulated error";
+}
+inline cudaError_t cudaGetLastError() {
+  return cudaSuccess;
+}
 inline cudaError_t cudaGetDeviceCount(int* n) {
   *n = 1;
   return cudaSuccess;
 }
-inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+inline cudaError_t cudaSetDevice(int) {
+  return cudaSuccess;
+}
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
   std::strcpy(p->name, "emulated");
   p->major = 8;
@@ -165,8 +207,12 @@ inline cudaError_t cudaFree(void* p) {
   std::free(p);
   return cudaSuccess;
 }
-inline cudaError_t cudaMallocHost(void** p, std::size_t n) { return cudaMalloc(p, n); }
-inline cudaError_t cudaFreeHost(void* p) { return cudaFree(p); }
+inline cudaError_t cudaMallocHost(void** p, std::size_t n) {
+  return cudaMalloc(p, n);
+}
+inline cudaError_t cudaFreeHost(void* p) {
+  return cudaFree(p);
+}
 inline cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t n, cudaMemcpyKind, cudaStream_t) {
   std::memcpy(to, from, n);
   return cudaSuccess;
@@ -179,18 +225,40 @@ inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) {
   *s = nullptr;
   return cudaSuccess;
 }
-inline cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
-inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+inline cudaError_t cudaStreamDestroy(cudaStream_t) {
+  return cudaSuccess;
+}
+inline cudaError_t cudaStreamSynchronize(cudaStream_t) {
+  return cudaSuccess;
+}
 inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) {
   *e = nullptr;
   return cudaSuccess;
 }
-inline cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
-inline cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
-inline cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
-inline cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) { return cudaErrorNotSupported; }
-inline cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t*) { return cudaErrorNotSupported; }
-inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t*, cudaGraph_t, unsigned long long) { return cudaErrorNotSupported; }
-inline cudaError_t cudaGraphLaunch(cudaGraphExec_t, cudaStream_t) { return cudaErrorNotSupported; }
-inline cudaError_t cudaGraphDestroy(cudaGraph_t) { return cudaSuccess; }
-inline cudaError_t cudaGraphExecDestroy(cudaGraphExec_t) { return cudaSuccess; }
+inline cudaError_t cudaEventDestroy(cudaEvent_t) {
+  return cudaSuccess;
+}
+inline cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) {
+  return cudaSuccess;
+}
+inline cudaError_t cudaEventSynchronize(cudaEvent_t) {
+  return cudaSuccess;
+}
+inline cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) {
+  return cudaErrorNotSupported;
+}
+inline cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t*) {
+  return cudaErrorNotSupported;
+}
+inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t*, cudaGraph_t, unsigned long long) {
+  return cudaErrorNotSupported;
+}
+inline cudaError_t cudaGraphLaunch(cudaGraphExec_t, cudaStream_t) {
+  return cudaErrorNotSupported;
+}
+inline cudaError_t cudaGraphDestroy(cudaGraph_t) {
+  return cudaSuccess;
+}
+inline cudaError_t cudaGraphExecDestroy(cudaGraphExec_t) {
+  return cudaSuccess;
+}
