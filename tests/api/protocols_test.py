@@ -208,6 +208,8 @@ class Responses(Protocol):
         last = stream[-1][1]["response"]
         strip = lambda items: [{k: v for k, v in item.items() if k not in ("id", "call_id")} for item in items]
         self.assertEqual(strip(last["output"]), strip(answer["output"]))
+        cached = [usage.pop("input_tokens_details")["cached_tokens"] for usage in (last["usage"], answer["usage"])]
+        self.assertLess(max(cached), answer["usage"]["input_tokens"])  # the second finds what the first left
         self.assertEqual(last["usage"], answer["usage"])
         done = [data["item"] for name, data in stream if name == "response.output_item.done"]
         self.assertEqual(done, last["output"])

@@ -7,6 +7,7 @@ import time
 
 try:
     from selenium import webdriver
+    from selenium.common.exceptions import StaleElementReferenceException
     from selenium.webdriver.chrome.service import Service
     from selenium.webdriver.common.by import By
     from selenium.webdriver.common.keys import Keys
@@ -75,8 +76,14 @@ class Page:
         return self.script("return document.querySelector(arguments[0]).textContent", selector)
 
     def button(self, label, within="body"):
-        """The last visible button with that label."""
-        buttons = [button for button in self.shown(f"{within} button") if button.text == label]
+        """The last visible button with that label. An answer that streams replaces buttons while one looks."""
+        buttons = []
+        for _ in range(20):
+            try:
+                buttons = [button for button in self.shown(f"{within} button") if button.text == label]
+                break
+            except StaleElementReferenceException:
+                continue
         assert buttons, f"no button {label!r} in {within}"
         return buttons[-1]
 

@@ -353,7 +353,7 @@ class EndlessTest(PageCase):
     @classmethod
     def setUpClass(cls):
         model = cls.folder() / "endless"
-        write_chain(model, Chain.forever([b"one ", b"more ", b"word, "]).follow(b"\n\n", b"one "), context=8192)
+        write_chain(model, Chain.forever([b"one ", b"more ", b"word, "]).follow(b"\n\n", b"one "), context=65536)
         cls.start(model)
 
     def setUp(self):
