@@ -339,5 +339,11 @@ TEST(MakeBackend, AutoTakesTheFirstThatWorksAndListsThem) {
   EXPECT_TRUE(make_backend({}, model.weights(), kLimits).ok());
 }
 
+TEST(PreferredRows, AreMoreWhereACardReadsThePrompt) {
+  EXPECT_EQ(preferred_rows({.name = "cpu"}), 512);
+  EXPECT_EQ(preferred_rows({.name = "cuda"}), 4096);
+  EXPECT_EQ(preferred_rows({.name = "auto"}), check_cuda_device().ok() ? 4096 : 512);
+}
+
 }  // namespace
 }  // namespace lily
