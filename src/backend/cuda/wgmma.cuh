@@ -1,5 +1,5 @@
-// wgmma m64nNk16: f32 += bf16 (A: registers) * bf16 (B: shared memory, K-major). One wrapper a height; the
-// operands have to be spelled out.
+// wgmma m64nNk16: f32 += bf16 (A: registers) * bf16 (B: shared memory, K-major). The assembler wants every
+// operand spelled out, so a height's registers are those of the height before and eight more.
 #pragma once
 
 #include <cstdint>
@@ -9,154 +9,66 @@ namespace lily::cuda {
 template <int kTokens>
 struct Wgmma;
 
-template <>
-struct Wgmma<16> {
-  static __device__ __forceinline__ void multiply(float (&d)[8], const std::uint32_t (&a)[4],
-                                                  std::uint64_t tokens) {
-    asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 "
-        "{%0, %1, %2, %3, %4, %5, %6, %7}, "
-        "{%8, %9, %10, %11}, %12, 1, 1, 1, 0;"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(tokens));
-  }
-};
+// Names and operands of the first N accumulators.
+#define LILY_REGISTERS_8 "%0, %1, %2, %3, %4, %5, %6, %7"
+#define LILY_REGISTERS_16 LILY_REGISTERS_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define LILY_REGISTERS_24 LILY_REGISTERS_16 ", %16, %17, %18, %19, %20, %21, %22, %23"
+#define LILY_REGISTERS_32 LILY_REGISTERS_24 ", %24, %25, %26, %27, %28, %29, %30, %31"
+#define LILY_REGISTERS_40 LILY_REGISTERS_32 ", %32, %33, %34, %35, %36, %37, %38, %39"
+#define LILY_REGISTERS_48 LILY_REGISTERS_40 ", %40, %41, %42, %43, %44, %45, %46, %47"
+#define LILY_REGISTERS_56 LILY_REGISTERS_48 ", %48, %49, %50, %51, %52, %53, %54, %55"
+#define LILY_REGISTERS_64 LILY_REGISTERS_56 ", %56, %57, %58, %59, %60, %61, %62, %63"
+#define LILY_EIGHT(d, i)                                                                                \
+  "+f"(d[i]), "+f"(d[(i) + 1]), "+f"(d[(i) + 2]), "+f"(d[(i) + 3]), "+f"(d[(i) + 4]), "+f"(d[(i) + 5]), \
+      "+f"(d[(i) + 6]), "+f"(d[(i) + 7])
+#define LILY_OPERANDS_8(d) LILY_EIGHT(d, 0)
+#define LILY_OPERANDS_16(d) LILY_OPERANDS_8(d), LILY_EIGHT(d, 8)
+#define LILY_OPERANDS_24(d) LILY_OPERANDS_16(d), LILY_EIGHT(d, 16)
+#define LILY_OPERANDS_32(d) LILY_OPERANDS_24(d), LILY_EIGHT(d, 24)
+#define LILY_OPERANDS_40(d) LILY_OPERANDS_32(d), LILY_EIGHT(d, 32)
+#define LILY_OPERANDS_48(d) LILY_OPERANDS_40(d), LILY_EIGHT(d, 40)
+#define LILY_OPERANDS_56(d) LILY_OPERANDS_48(d), LILY_EIGHT(d, 48)
+#define LILY_OPERANDS_64(d) LILY_OPERANDS_56(d), LILY_EIGHT(d, 56)
 
-template <>
-struct Wgmma<32> {
-  static __device__ __forceinline__ void multiply(float (&d)[16], const std::uint32_t (&a)[4],
-                                                  std::uint64_t tokens) {
-    asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 "
-        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
-        "{%16, %17, %18, %19}, %20, 1, 1, 1, 0;"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-          "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(tokens));
+// `tokens`: B's columns; `count` = tokens / 2 accumulators a thread; `inputs`: the names of A's four
+// registers, then B's descriptor, which follow the accumulators.
+#define LILY_WGMMA(tokens, count, inputs)                                                                   \
+  template <>                                                                                               \
+  struct Wgmma<tokens> {                                                                                    \
+    static __device__ __forceinline__ void multiply(float (&d)[count], const std::uint32_t (&a)[4],         \
+                                                    std::uint64_t descriptor) {                             \
+      asm volatile("wgmma.mma_async.sync.aligned.m64n" #tokens "k16.f32.bf16.bf16 {" LILY_REGISTERS_##count \
+                   "}, " inputs ", 1, 1, 1, 0;"                                                             \
+                   : LILY_OPERANDS_##count(d)                                                               \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(descriptor));                          \
+    }                                                                                                       \
   }
-};
+LILY_WGMMA(16, 8, "{%8, %9, %10, %11}, %12");
+LILY_WGMMA(32, 16, "{%16, %17, %18, %19}, %20");
+LILY_WGMMA(48, 24, "{%24, %25, %26, %27}, %28");
+LILY_WGMMA(64, 32, "{%32, %33, %34, %35}, %36");
+LILY_WGMMA(80, 40, "{%40, %41, %42, %43}, %44");
+LILY_WGMMA(96, 48, "{%48, %49, %50, %51}, %52");
+LILY_WGMMA(112, 56, "{%56, %57, %58, %59}, %60");
+LILY_WGMMA(128, 64, "{%64, %65, %66, %67}, %68");
 
-template <>
-struct Wgmma<48> {
-  static __device__ __forceinline__ void multiply(float (&d)[24], const std::uint32_t (&a)[4],
-                                                  std::uint64_t tokens) {
-    asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n48k16.f32.bf16.bf16 "
-        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23}, "
-        "{%24, %25, %26, %27}, %28, 1, 1, 1, 0;"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-          "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]),
-          "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]),
-          "+f"(d[22]), "+f"(d[23])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(tokens));
-  }
-};
-
-template <>
-struct Wgmma<64> {
-  static __device__ __forceinline__ void multiply(float (&d)[32], const std::uint32_t (&a)[4],
-                                                  std::uint64_t tokens) {
-    asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-        "{%32, %33, %34, %35}, %36, 1, 1, 1, 0;"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-          "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]),
-          "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]),
-          "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]),
-          "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(tokens));
-  }
-};
-
-template <>
-struct Wgmma<80> {
-  static __device__ __forceinline__ void multiply(float (&d)[40], const std::uint32_t (&a)[4],
-                                                  std::uint64_t tokens) {
-    asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n80k16.f32.bf16.bf16 "
-        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35, %36, %37, %38, %39}, "
-        "{%40, %41, %42, %43}, %44, 1, 1, 1, 0;"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-          "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]),
-          "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]),
-          "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]),
-          "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
-          "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(tokens));
-  }
-};
-
-template <>
-struct Wgmma<96> {
-  static __device__ __forceinline__ void multiply(float (&d)[48], const std::uint32_t (&a)[4],
-                                                  std::uint64_t tokens) {
-    asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n96k16.f32.bf16.bf16 "
-        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47}, "
-        "{%48, %49, %50, %51}, %52, 1, 1, 1, 0;"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-          "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]),
-          "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]),
-          "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]),
-          "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
-          "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]),
-          "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(tokens));
-  }
-};
-
-template <>
-struct Wgmma<112> {
-  static __device__ __forceinline__ void multiply(float (&d)[56], const std::uint32_t (&a)[4],
-                                                  std::uint64_t tokens) {
-    asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n112k16.f32.bf16.bf16 "
-        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-        "%48, %49, %50, %51, %52, %53, %54, %55}, "
-        "{%56, %57, %58, %59}, %60, 1, 1, 1, 0;"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-          "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]),
-          "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]),
-          "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]),
-          "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
-          "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]),
-          "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]),
-          "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(tokens));
-  }
-};
-
-template <>
-struct Wgmma<128> {
-  static __device__ __forceinline__ void multiply(float (&d)[64], const std::uint32_t (&a)[4],
-                                                  std::uint64_t tokens) {
-    asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
-        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
-        "{%64, %65, %66, %67}, %68, 1, 1, 1, 0;"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-          "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]),
-          "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]),
-          "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]),
-          "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
-          "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]),
-          "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]),
-          "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]),
-          "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(tokens));
-  }
-};
+#undef LILY_REGISTERS_8
+#undef LILY_REGISTERS_16
+#undef LILY_REGISTERS_24
+#undef LILY_REGISTERS_32
+#undef LILY_REGISTERS_40
+#undef LILY_REGISTERS_48
+#undef LILY_REGISTERS_56
+#undef LILY_REGISTERS_64
+#undef LILY_OPERANDS_8
+#undef LILY_OPERANDS_16
+#undef LILY_OPERANDS_24
+#undef LILY_OPERANDS_32
+#undef LILY_OPERANDS_40
+#undef LILY_OPERANDS_48
+#undef LILY_OPERANDS_56
+#undef LILY_OPERANDS_64
+#undef LILY_EIGHT
+#undef LILY_WGMMA
 
 }  // namespace lily::cuda
