@@ -10,7 +10,7 @@
 #include "backend/cpu/isa.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/quantized_memory.h"
-#include "tests/backend/cpu/quantized_matrix.h"
+#include "tests/backend/quantized_matrix.h"
 
 namespace lily::cpu {
 namespace {

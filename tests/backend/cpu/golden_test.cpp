@@ -13,7 +13,7 @@
 #include "base/bf16.h"
 #include "base/mmap.h"
 #include "checkpoint/checkpoint.h"
-#include "tests/backend/cpu/random_model.h"
+#include "tests/backend/random_model.h"
 
 namespace lily {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "backend/cpu/isa.h"
 #include "backend/cpu/quantized_memory.h"
-#include "tests/backend/cpu/quantized_matrix.h"
+#include "tests/backend/quantized_matrix.h"
 
 namespace lily::cpu {
 namespace {
@@ -682,8 +682,8 @@ std::vector<float> plain_attention(const AttentionCase& c, const float* q, std::
 }
 
 /// How far attention may be from the exact one of the cached rows. Dot products of the cache's own type round
-/// queries and probabilities: to 8 bits (bf16), to 16 (int8). Scores are sums of 256 products with a deviation
-/// of up to 30.
+/// queries and probabilities: to 8 bits (bf16), to 16 (int8). Scores are sums of 256 products with a
+/// deviation of up to 30.
 float attention_bound(const Kernels& kernels, KvType type) {
   const std::string isa = kernels.isa;
   if (type == KvType::kBf16 && isa == "avx512bf16") return 2e-2F;

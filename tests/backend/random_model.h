@@ -9,7 +9,7 @@
 
 #include "backend/backend.h"
 #include "model/forward.h"
-#include "tests/backend/cpu/quantized_matrix.h"
+#include "tests/backend/quantized_matrix.h"
 
 namespace lily::testing {
 
