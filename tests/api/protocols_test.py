@@ -97,7 +97,7 @@ class Anthropic(Protocol):
 
     def say(self, *messages, **fields):
         messages = [{"role": "user", "content": m} if isinstance(m, str) else m for m in messages]
-        request = {"messages": messages, "max_tokens": 300, "temperature": 0, "model": "claude", **fields}
+        request = {"messages": messages, "max_tokens": 300, "temperature": 0, "model": "any", **fields}
         answer = self.ask(request)
         stream = self.stream(request)
         self.check_stream(stream, answer)
