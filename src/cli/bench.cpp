@@ -25,9 +25,11 @@ constexpr double kLargeSpread = 0.03;
 
 constexpr std::array<std::int64_t, 5> kDefaultContexts = {256, 512, 1024, 2048, 4096};
 
-// Bytes a second of reading the mapped weights with as many threads as the CPU backend takes. The largest
-// file is enough: a shard is several times any cache.
-Result<double> measure_bandwidth(const LoadedModel& model, int threads) {
+// Bytes a second of reading the mapped weights with as many threads as the CPU backend takes; 0 where the
+// weights are read from a card's memory, which is not measured. The largest file is enough: a shard is
+// several times any cache.
+Result<double> measure_bandwidth(LoadedModel& model, int threads) {
+  if (model.backend().host_bytes() == 0) return 0.0;
   ModelFiles& files = *model.weights().files;
   std::span<const std::byte> largest;
   for (const std::string& name : files.names()) {
@@ -60,15 +62,16 @@ std::vector<std::int64_t> contexts_of(const Options& options, std::int64_t longe
 struct Report {
   std::string model;
   std::string backend;
-  double bandwidth = 0;      // bytes a second
+  double bandwidth = 0;      // bytes a second; 0: not measured
   std::int64_t planned = 0;  // most bytes that may be resident
   MemoryUse memory;          // after the last run
   std::vector<BenchmarkRow> rows;
 };
 
 std::string format_text(const Report& report) {
-  std::string text = fmt::format("{} on {}, memory read at {:.1f} GB/s\n", report.model, report.backend,
-                                 report.bandwidth / 1e9);
+  std::string text = fmt::format("{} on {}", report.model, report.backend);
+  if (report.bandwidth > 0) text += fmt::format(", memory read at {:.1f} GB/s", report.bandwidth / 1e9);
+  text += '\n';
   const auto shown = [](std::int64_t bytes) { return format_bytes(static_cast<double>(bytes)); };
   text += fmt::format("resident {}, {} of it mapped files; {} planned for\n\n", shown(report.memory.resident),
                       shown(report.memory.mapped_files), shown(report.planned));
@@ -76,12 +79,13 @@ std::string format_text(const Report& report) {
       fmt::format("{:>8} {:>14} {:>12} {:>13} {:>9} {:>9} {:>7} {:>12} {:>7}\n", "context", "prefill tok/s",
                   "first token", "decode tok/s", "ms/token", "MB/token", "GB/s", "of bandwidth", "spread");
   for (const BenchmarkRow& row : report.rows) {
+    const std::string share =
+        report.bandwidth > 0 ? fmt::format("{:.0f} %", 100 * row.bytes_per_second() / report.bandwidth) : "-";
     text += fmt::format(
-        "{:>8} {:>14.1f} {:>10.3f} s {:>13.2f} {:>9.2f} {:>9.1f} {:>7.1f} {:>10.0f} % {:>5.1f} %{}\n",
-        row.context, row.prefill_tokens_per_second(), row.prefill_seconds(), row.decode_tokens_per_second(),
-        1e3 / row.decode_tokens_per_second(), row.bytes_per_token / 1e6, row.bytes_per_second() / 1e9,
-        100 * row.bytes_per_second() / report.bandwidth, 100 * row.spread(),
-        row.spread() > kLargeSpread ? " (!)" : "");
+        "{:>8} {:>14.1f} {:>10.3f} s {:>13.2f} {:>9.2f} {:>9.1f} {:>7.1f} {:>12} {:>5.1f} %{}\n", row.context,
+        row.prefill_tokens_per_second(), row.prefill_seconds(), row.decode_tokens_per_second(),
+        1e3 / row.decode_tokens_per_second(), row.bytes_per_token / 1e6, row.bytes_per_second() / 1e9, share,
+        100 * row.spread(), row.spread() > kLargeSpread ? " (!)" : "");
   }
   return text;
 }
