@@ -96,7 +96,7 @@ struct HeadBlock {
 struct BackendLimits {
   std::int64_t kv_pages = 0;
   std::int64_t slots = 0;
-  std::int64_t max_rows = 0;  ///< of a step
+  std::int64_t max_rows = 0;  ///< of a step; 0: what suits the backend, and a row for each slot
 };
 
 struct BackendOptions {
@@ -116,6 +116,9 @@ class Backend {
 
   /// For logs and `lily devices`: "cpu (AVX-512 VNNI, 2 threads, integer activations)".
   [[nodiscard]] virtual std::string description() const = 0;
+
+  /// Rows that a step may have: the limit it was made with, or its own choice.
+  [[nodiscard]] virtual std::int64_t max_rows() const = 0;
 
   /// Starts a step. CHECKs that it fits the limits; every slot's state must match its segment's position.
   virtual void begin(const Batch& batch) = 0;
@@ -159,9 +162,6 @@ class Backend {
 Result<std::unique_ptr<Backend>> make_backend(const BackendOptions& options, const ModelWeights& weights,
                                               const BackendLimits& limits);
 
-/// Rows of a step with which the backend named in `options` reads prompts well: thousands where a card does.
-[[nodiscard]] std::int64_t preferred_rows(const BackendOptions& options);
-
 /// Names that make_backend takes in this build, best first, without "auto".
 std::vector<std::string> available_backends();
 
@@ -176,8 +176,6 @@ Result<std::unique_ptr<Backend>> make_metal_backend(const BackendOptions&, const
 
 /// Whether this build holds the backend and not its stub. `name`: "metal" or "metal-emulated".
 [[nodiscard]] bool has_cuda_backend();
-/// Whether there is a card that it can use, or why not.
-[[nodiscard]] Result<void> check_cuda_device();
 [[nodiscard]] bool has_metal_backend(std::string_view name);
 
 }  // namespace lily

@@ -10,7 +10,8 @@ using Made = Result<std::unique_ptr<Backend>>;
 
 struct Maker {
   const char* name;
-  bool automatic;  ///< `auto` may take it
+  bool automatic;            ///< `auto` may take it
+  std::int64_t prompt_rows;  ///< of a step, where the caller leaves it open
   Made (*make)(const BackendOptions&, const ModelWeights&, const BackendLimits&);
 };
 
@@ -23,11 +24,17 @@ Made make_reference(const BackendOptions& options, const ModelWeights& weights, 
   return make_reference_backend(weights, limits);
 }
 
+// A card works through 4,096 rows in the time that it takes to read all experts' weights a few times.
+constexpr std::int64_t kCardRows = 4096;
+constexpr std::int64_t kProcessorRows = 512;
+
 // Best first.
 constexpr Maker kMakers[] = {
-    {"cuda", true, make_cuda_backend},    {"metal", true, make_metal_backend},
-    {"cpu", true, make_cpu_backend},      {"metal-emulated", false, make_metal_backend},
-    {"reference", false, make_reference},
+    {"cuda", true, kCardRows, make_cuda_backend},
+    {"metal", true, kCardRows, make_metal_backend},
+    {"cpu", true, kProcessorRows, make_cpu_backend},
+    {"metal-emulated", false, kProcessorRows, make_metal_backend},
+    {"reference", false, kProcessorRows, make_reference},
 };
 
 bool is_built(const Maker& maker) {
@@ -37,27 +44,23 @@ bool is_built(const Maker& maker) {
   return true;
 }
 
+Made make(const Maker& maker, BackendOptions options, const ModelWeights& weights, BackendLimits limits) {
+  options.name = maker.name;
+  if (limits.max_rows == 0) limits.max_rows = maker.prompt_rows + limits.slots;
+  return maker.make(options, weights, limits);
+}
+
 Made make_automatic(const BackendOptions& options, const ModelWeights& weights, const BackendLimits& limits) {
   for (const Maker& maker : kMakers) {
     if (!maker.automatic || !is_built(maker)) continue;
-    BackendOptions named = options;
-    named.name = maker.name;
-    Made made = maker.make(named, weights, limits);
+    Made made = make(maker, options, weights, limits);
     if (made.ok() || std::string_view(maker.name) == "cpu") return made;
-    log::info("backend {} does not work here: {}", maker.name, made.error().message);
+    log::warn("backend {} does not work here: {}", maker.name, made.error().message);
   }
   return fail(ErrorCode::kInternal, "no backend in this build");
 }
 
 }  // namespace
-
-std::int64_t preferred_rows(const BackendOptions& options) {
-  // A card works through 4,096 rows in the time that it takes to read all experts' weights a few times.
-  constexpr std::int64_t kCardRows = 4096;
-  constexpr std::int64_t kProcessorRows = 512;
-  const bool card = options.name == "cuda" || (options.name == "auto" && check_cuda_device().ok());
-  return card ? kCardRows : kProcessorRows;
-}
 
 std::vector<std::string> available_backends() {
   std::vector<std::string> names;
@@ -72,7 +75,7 @@ Result<std::unique_ptr<Backend>> make_backend(const BackendOptions& options, con
   if (options.name == "auto") return make_automatic(options, weights, limits);
   std::string known = "auto";
   for (const Maker& maker : kMakers) {
-    if (options.name == maker.name) return maker.make(options, weights, limits);
+    if (options.name == maker.name) return make(maker, options, weights, limits);
     known += std::string(", ") + maker.name;
   }
   return fail(ErrorCode::kInvalidArgument, "backend '{}': expected one of {}", options.name, known);

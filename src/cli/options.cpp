@@ -14,7 +14,7 @@ ModelOptions model_options(const Options& options) {
   model.max_seq = options.max_seq;
   model.slots = options.slots;
   model.kv_tokens = options.kv_tokens;
-  model.max_rows = options.chunk > 0 ? options.chunk : preferred_rows(model.backend);
+  model.max_rows = options.chunk;
   model.prefault = options.prefault;
   model.mlock = options.mlock;
   model.assume_template = options.assume_template;

@@ -15,19 +15,20 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options) {
   auto engine = std::unique_ptr<Engine>(new Engine());
   // A step has room for a chunk of the grid beside a token of every other sequence.
   ModelOptions model = options.model;
-  const std::int64_t prefill_rows = std::max(model.max_rows, kPrefillGrid);
-  model.max_rows = prefill_rows + model.slots;
+  if (model.max_rows > 0) model.max_rows = std::max(model.max_rows, kPrefillGrid) + model.slots;
   LILY_TRY(engine->model_, LoadedModel::open(model));
   engine->max_queue_ = options.max_queue;
   engine->timeout_ = options.timeout;
-  engine->scheduler_ = std::make_unique<Scheduler>(
-      *engine->model_,
-      SchedulerOptions{.slots = model.slots, .prefill_rows = prefill_rows, .cache_bytes = model.cache_bytes},
-      [raw = engine.get()](const Task& task) {
-        const std::lock_guard lock(raw->mutex_);
-        --raw->stats_.running;
-        raw->count(task);
-      });
+  engine->scheduler_ =
+      std::make_unique<Scheduler>(*engine->model_,
+                                  SchedulerOptions{.slots = model.slots,
+                                                   .prefill_rows = engine->model_->max_rows() - model.slots,
+                                                   .cache_bytes = model.cache_bytes},
+                                  [raw = engine.get()](const Task& task) {
+                                    const std::lock_guard lock(raw->mutex_);
+                                    --raw->stats_.running;
+                                    raw->count(task);
+                                  });
   engine->cache_file_ = options.cache_file;
   engine->load_cache();
   engine->publish();

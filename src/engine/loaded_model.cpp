@@ -61,7 +61,7 @@ BackendLimits limits_for(const ModelOptions& options, const Shapes& shapes, std:
   const std::int64_t page_bytes = shapes.page_size() * std::int64_t{sizeof(std::uint16_t)};  // or f32
   return {.kv_pages = running_pages + options.cache_bytes / 4 / page_bytes,
           .slots = options.slots + options.cache_bytes / 4 * 3 / slot_bytes,
-          .max_rows = std::max(options.max_rows, options.slots)};
+          .max_rows = options.max_rows > 0 ? std::max(options.max_rows, options.slots) : 0};
 }
 
 }  // namespace
@@ -87,7 +87,6 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::open(const ModelOptions& optio
                 model->max_seq_);
   }
   const BackendLimits limits = limits_for(options, model->shapes(), model->max_seq_);
-  model->max_rows_ = limits.max_rows;
   LILY_TRY(model->backend_, make_backend(options.backend, model->weights_, limits));
   LILY_TRY_VOID(model->plan_memory(options, limits));
   LILY_TRY_VOID(model->keep_in_memory(options));
@@ -164,7 +163,7 @@ std::int64_t next_chunk(std::int64_t position, std::int64_t remaining, std::int6
 Result<void> LoadedModel::prefill(Sequence& sequence, std::span<const TokenId> tokens, Logits wanted,
                                   std::vector<float>& logits, std::int64_t chunk,
                                   const std::function<bool(std::int64_t)>& progress) {
-  if (chunk <= 0 || chunk > max_rows_) chunk = max_rows_;
+  if (chunk <= 0 || chunk > max_rows()) chunk = max_rows();
   const Phase phase = chunk == 1 ? Phase::kDecode : Phase::kPrefill;
   const std::int64_t vocab = shapes().vocab;
   const auto total = static_cast<std::int64_t>(tokens.size());

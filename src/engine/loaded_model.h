@@ -30,9 +30,9 @@ struct ModelOptions {
   std::int64_t slots = 1;        ///< sequences that run at once
   std::int64_t kv_tokens = 0;    ///< tokens that all sequences together may hold (0: slots * max_seq)
   std::int64_t cache_bytes = 0;  ///< further slots and pages, for a prefix cache of this size
-  std::int64_t max_rows = 512;   ///< rows of a step, and so the longest prefill chunk
-  bool prefault = false;         ///< map the checkpoint's pages before anything else
-  bool mlock = false;            ///< and keep them in memory
+  std::int64_t max_rows = 0;  ///< rows of a step, and so the longest prefill chunk; 0: what suits the backend
+  bool prefault = false;      ///< map the checkpoint's pages before anything else
+  bool mlock = false;         ///< and keep them in memory
   bool assume_template = false;  ///< take an unknown chat template for Qwen3.6's
 };
 
@@ -50,7 +50,7 @@ class LoadedModel {
   [[nodiscard]] std::int64_t max_seq() const { return max_seq_; }
   /// Of this machine; nothing but weights where the backend's memory is a device's.
   [[nodiscard]] const MemoryPlan& memory_plan() const { return memory_plan_; }
-  [[nodiscard]] std::int64_t max_rows() const { return max_rows_; }
+  [[nodiscard]] std::int64_t max_rows() const { return backend_->max_rows(); }
   /// Ids that end an answer: the union of config.json, generation_config.json and the template's <|im_end|>.
   [[nodiscard]] const std::vector<TokenId>& eos() const { return eos_; }
   /// How to sample where nobody says otherwise: generation_config.json. The seed is not among it.
@@ -95,7 +95,6 @@ class LoadedModel {
   TokenId vocab_end_ = 0;
   MemoryPlan memory_plan_;
   std::int64_t max_seq_ = 0;
-  std::int64_t max_rows_ = 0;
 };
 
 /// How many of the `remaining` tokens at absolute `position` the next step takes: at most `chunk`, ending on

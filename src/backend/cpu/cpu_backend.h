@@ -32,6 +32,7 @@ class CpuBackend final : public Backend {
              StateMemory memory);
 
   [[nodiscard]] std::string description() const override;
+  [[nodiscard]] std::int64_t max_rows() const override { return limits_.max_rows; }
   void begin(const Batch& batch) override;
   void embed(const EmbedBlock& block) override;
   void recurrent_block(const RecurrentBlock& block) override;

@@ -40,7 +40,7 @@ void CudaBackend::embed(const EmbedBlock& /*block*/) {
   });
 }
 
-// ---- products of prefill rows
+// ---- products
 
 namespace {
 // Tall tiles pay from a hundred rows a list on; the products round the same in both.
@@ -98,6 +98,18 @@ void CudaBackend::project_prefill(const float* gain, const Packed& matrix) {
                 matrix.channels);
 }
 
+void CudaBackend::project_decode(const float* gain, const Packed& matrix) {
+  project(where(), {.residual = decode_residual(),
+                    .row_index = nullptr,
+                    .gain = gain,
+                    .eps = s_.rms_norm_eps,
+                    .matrix = matrix,
+                    .out = scratch_.decode.projected,
+                    .out_stride = matrix.channels,
+                    .out_limit = matrix.channels,
+                    .rows = decode_rows()});
+}
+
 // ---- gated delta rule
 
 void CudaBackend::recurrent_block(const RecurrentBlock& block) {
@@ -141,15 +153,7 @@ void CudaBackend::recurrent_prefill(const RecurrentOnDevice& w, int linear_index
 
 void CudaBackend::recurrent_decode(const RecurrentOnDevice& w, int linear_index) {
   DecodeScratch& d = scratch_.decode;
-  project(where(), {.residual = decode_residual(),
-                    .row_index = nullptr,
-                    .gain = w.input_norm,
-                    .eps = s_.rms_norm_eps,
-                    .matrix = w.in_proj,
-                    .out = d.projected,
-                    .out_stride = w.in_proj.channels,
-                    .out_limit = w.in_proj.channels,
-                    .rows = decode_rows()});
+  project_decode(w.input_norm, w.in_proj);
   delta_decode(where(), {.projected = d.projected,
                          .stride = w.in_proj.channels,
                          .a_offset = w.a_offset,
@@ -204,15 +208,7 @@ void CudaBackend::attention_prefill_rows(const AttentionOnDevice& w, int attenti
 
 void CudaBackend::attention_decode_rows(const AttentionOnDevice& w, int attention_index) {
   DecodeScratch& d = scratch_.decode;
-  project(where(), {.residual = decode_residual(),
-                    .row_index = nullptr,
-                    .gain = w.input_norm,
-                    .eps = s_.rms_norm_eps,
-                    .matrix = w.in_proj,
-                    .out = d.projected,
-                    .out_stride = w.in_proj.channels,
-                    .out_limit = w.in_proj.channels,
-                    .rows = decode_rows()});
+  project_decode(w.input_norm, w.in_proj);
   attention_decode(where(), {.projected = d.projected,
                              .stride = w.in_proj.channels,
                              .query_heads = static_cast<int>(s_.query_heads),

@@ -266,11 +266,6 @@ bool has_cuda_backend() {
   return true;
 }
 
-Result<void> check_cuda_device() {
-  LILY_TRY_VOID(cuda::open_device());
-  return {};
-}
-
 Result<std::unique_ptr<Backend>> make_cuda_backend(const BackendOptions& options, const ModelWeights& weights,
                                                    const BackendLimits& limits) {
   LILY_TRY(const KvType kv_type, parse_kv_type(options.kv_type, KvType::kBf16));

@@ -27,6 +27,7 @@ class CudaBackend final : public Backend {
   ~CudaBackend() override;
 
   [[nodiscard]] std::string description() const override;
+  [[nodiscard]] std::int64_t max_rows() const override { return limits_.max_rows; }
   void begin(const Batch& batch) override;
   void embed(const EmbedBlock& block) override;
   void recurrent_block(const RecurrentBlock& block) override;
@@ -71,6 +72,7 @@ class CudaBackend final : public Backend {
   void norm_prefill_rows(const float* gain);
   /// norm(residual) of the prefill rows, times the in-projection.
   void project_prefill(const float* gain, const Packed& matrix);
+  void project_decode(const float* gain, const Packed& matrix);
   void dense_product(GemmOut out, const Packed& matrix, const __nv_bfloat16* input, void* to,
                      std::int64_t stride);
   void recurrent_prefill(const RecurrentOnDevice& w, int linear_index);

@@ -7,10 +7,6 @@ bool has_cuda_backend() {
   return false;
 }
 
-Result<void> check_cuda_device() {
-  return fail(ErrorCode::kUnsupported, "backend 'cuda' is not in this build");
-}
-
 Result<std::unique_ptr<Backend>> make_cuda_backend(const BackendOptions& /*options*/,
                                                    const ModelWeights& /*weights*/,
                                                    const BackendLimits& /*limits*/) {

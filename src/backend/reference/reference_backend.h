@@ -14,6 +14,7 @@ class ReferenceBackend final : public Backend {
   ReferenceBackend(const ModelWeights& weights, const BackendLimits& limits);
 
   [[nodiscard]] std::string description() const override { return "reference (plain f32, 1 thread)"; }
+  [[nodiscard]] std::int64_t max_rows() const override { return limits_.max_rows; }
   void begin(const Batch& batch) override;
   void embed(const EmbedBlock& block) override;
   void recurrent_block(const RecurrentBlock& block) override;
