@@ -1,18 +1,10 @@
 // Softmax attention of kQueryTile query rows by one SIMD-group, with 8x8 matrices and no threadgroup memory:
 // rows are the query heads of a KV head (of one token or several), so K and V are read once for all of them.
 // Sums, maxima and outputs are f32, the operands bf16.
-//
-// A lane's two elements of a matrix lie in one row: row (lane bits 4, 2, 1), columns 4 (bit 3) + 2 (bit 0) and
-// the next. Other engines rest on the same layout; `matrix_row` is the only place that names it.
 #pragma once
 
-#include "functions.h"
+#include "tiles.h"
 
-typedef simdgroup_matrix<float, 8, 8> FloatTile;
-typedef simdgroup_matrix<bfloat, 8, 8> BfloatTile;
-
-inline int matrix_row(uint lane) { return int(((lane >> 2) & 4u) | ((lane >> 1) & 3u)); }
-inline int matrix_column(uint lane) { return int(((lane >> 1) & 4u) | ((lane << 1) & 2u)); }
 /// Over the lanes of a matrix row.
 inline float row_max(float x) {
   x = max(x, simd_shuffle_xor(x, ushort(1)));

@@ -61,15 +61,24 @@ inline void norm_and_rotate(thread float* x, device const float* gain, float eps
   }
 }
 
+/// What a finished output becomes: f32 for decoding, half for prefill's products.
+struct FloatOut {
+  device float* to;
+  void put(int i, float x) { to[i] = x; }
+};
+struct HalfOut {
+  device half* to;
+  void put(int i, float x) { to[i] = to_half(x); }
+};
 /// Writes a lane's share of outputs that are done: divided by the sum and gated.
-template <class T>
-void store_gated(thread Attention& s, device const float* gate, device T* out, uint lane) {
+template <class Out>
+void store_gated(thread Attention& s, device const float* gate, Out out, uint lane) {
   const float inverse = 1.0f / s.total;
   for (int i = 0; i < kTiles; ++i) {
     const float2 x = s.out[i].thread_elements();
     const int d = i * 8 + matrix_column(lane);
-    out[d] = T(x.x * inverse * sigmoid(gate[d]));
-    out[d + 1] = T(x.y * inverse * sigmoid(gate[d + 1]));
+    out.put(d, x.x * inverse * sigmoid(gate[d]));
+    out.put(d + 1, x.y * inverse * sigmoid(gate[d + 1]));
   }
 }
 
@@ -113,8 +122,9 @@ void store_gated(thread Attention& s, device const float* gate, device T* out, u
   if (keys >= length) {
     if (first_head + tile_row >= group) return;
     const int head = kv_head * group + first_head + tile_row;
-    store_gated(s, projected + ulong(row) * ulong(a.stride) + ulong((head * 2 + 1) * kHeadDim),
-                out + ulong(row * a.query_heads + head) * ulong(kHeadDim), lane);
+    FloatOut to;
+    to.to = out + ulong(row * a.query_heads + head) * ulong(kHeadDim);
+    store_gated(s, projected + ulong(row) * ulong(a.stride) + ulong((head * 2 + 1) * kHeadDim), to, lane);
     return;
   }
   const ulong at = ((ulong(row) * ulong(groups.y) + ulong(tg.y)) * ulong(kMaxRanges) + ulong(range)) *
@@ -172,4 +182,40 @@ void store_gated(thread Attention& s, device const float* gate, device T* out, u
     sum = fma(weights[i], partial[(first + ulong(i * kQueryTile)) * ulong(kHeadDim) + ulong(tid)], sum);
   const float gate = projected[ulong(row) * ulong(a.stride) + ulong((head * 2 + 1) * kHeadDim + int(tid))];
   out[ulong(row * a.query_heads + head) * ulong(kHeadDim) + ulong(tid)] = sum * inverse[0] * sigmoid(gate);
+}
+
+/// Attention of prefill: query rows of a segment are its tokens' heads of one KV head, one after the other, a
+/// SIMD-group for kQueryTile of them. The tiles with most keys come first. Grid (tiles, Nkv, segments).
+[[kernel]] [[max_total_threads_per_threadgroup(128)]] void attend_rows(
+    device const bfloat* query [[buffer(0)]], device const bfloat* pages [[buffer(1)]],
+    device const float* projected [[buffer(2)]], device const SegmentRows* segments [[buffer(3)]],
+    device const int* tables [[buffer(4)]], device half* out [[buffer(5)]], constant AttentionArgs& a [[buffer(6)]],
+    uint3 tg [[threadgroup_position_in_grid]], uint3 groups [[threadgroups_per_grid]],
+    uint simdgroup [[simdgroup_index_in_threadgroup]], uint lane [[thread_index_in_simdgroup]]) {
+  device const SegmentRows& segment = segments[tg.z];
+  const int kv_head = int(tg.y);
+  const int group = a.query_heads / a.kv_heads;
+  const int base = (int(groups.x - 1 - tg.x) * kRangeSimdgroups + int(simdgroup)) * kQueryTile;
+  if (base >= segment.rows * group) return;
+  Cache cache;
+  cache.pages = pages + cache_offset(a, kv_head);
+  cache.table = tables + segment.table * a.page_stride_table;
+  cache.page_stride = ulong(a.page_stride);
+  cache.kv_heads = a.kv_heads;
+  device const bfloat* q =
+      query + (ulong(kv_head) * ulong(a.query_rows) + ulong(segment.first_row * group + base)) * ulong(kHeadDim);
+  const int mine = base + matrix_row(lane);
+  const int token = min(mine / group, segment.rows - 1);
+  const int last_token = min((base + kQueryTile - 1) / group, segment.rows - 1);
+  Attention s;
+  start_attention(s);
+  for (int key = 0; key <= segment.position + last_token; key += kKeyTile)
+    attend_tile(s, q, cache, key, segment.position + token, lane);
+  s.total = row_sum(s.total);
+  if (mine >= segment.rows * group) return;
+  const ulong row = ulong(segment.first_row + token);
+  const int head = kv_head * group + mine % group;
+  HalfOut to;
+  to.to = out + (row * ulong(a.query_heads) + ulong(head)) * ulong(kHeadDim);
+  store_gated(s, projected + row * ulong(a.stride) + ulong((head * 2 + 1) * kHeadDim), to, lane);
 }

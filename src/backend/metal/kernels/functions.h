@@ -15,3 +15,6 @@ inline float sum_lanes(float x, int lanes) {
   for (int step = lanes / 2; step > 0; step /= 2) x += simd_shuffle_xor(x, ushort(step));
   return x;
 }
+
+/// Activations of products are half where a norm bounds them; beyond its range they are cut off.
+inline half to_half(float x) { return half(clamp(x, -65504.0f, 65504.0f)); }

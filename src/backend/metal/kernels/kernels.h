@@ -139,6 +139,43 @@ struct MoeArgs {
   float eps;
 };
 
+// ---- products of many rows
+
+LILY_SHARED int kTileRows = 32;      ///< rows of a product's tile
+LILY_SHARED int kTileColumns = 64;   ///< matrix rows of it; of a gated product half of them gate, half up
+LILY_SHARED int kTileThreads = 128;
+/// Rows [start, start + rows) of one expert's (or the only) list; none: nothing to do.
+struct Tile {
+  int expert;
+  int start;
+  int rows;
+};
+struct GemmArgs {
+  int in;
+  int out;
+  int out_stride;
+  int indexed;   ///< list row r is input[index[r]]
+  int weighted;  ///< times weight[r]
+};
+struct NormArgs {
+  int hidden;
+  float eps;
+};
+struct RouteArgs {
+  int experts;
+  int experts_per_token;
+  int logits_stride;
+  int rows;
+  int most_tiles;
+};
+LILY_SHARED int kRouteSimdgroups = 4;  ///< rows of a threadgroup of choose_rows
+LILY_SHARED int kPlaceThreads = 256;
+LILY_SHARED int kRowThreads = 256;
+struct CombineArgs {
+  int hidden;
+  int experts_per_token;
+};
+
 // ---- choosing
 
 LILY_SHARED int kArgmaxGroups = 32;
