@@ -23,6 +23,7 @@ inline constexpr std::size_t kMaxInlineBytes = 4096;  ///< of set_bytes
 inline constexpr std::uint32_t kMaxThreads = 1024;    ///< of a threadgroup
 inline constexpr std::uint32_t kSimdWidth = 32;
 inline constexpr std::size_t kBufferAlignment = 256;  ///< of GpuBuffer::contents()
+inline constexpr std::size_t kToTheEnd = ~std::size_t{0};
 
 struct DeviceFacts {
   std::string name;
@@ -67,7 +68,9 @@ class CommandList {
   virtual ~CommandList() = default;
 
   virtual void set_pipeline(const GpuPipeline& pipeline) = 0;
-  virtual void set_buffer(unsigned index, const GpuBuffer& buffer, std::size_t offset = 0) = 0;
+  /// `size`: what the kernel may touch from `offset` on; the emulated device holds it to that.
+  virtual void set_buffer(unsigned index, const GpuBuffer& buffer, std::size_t offset = 0,
+                          std::size_t size = kToTheEnd) = 0;
   /// Copies at most kMaxInlineBytes, for parameters.
   virtual void set_bytes(unsigned index, const void* bytes, std::size_t size) = 0;
   /// A [[threadgroup(index)]] argument of so many bytes; rounded up to 16.
@@ -106,10 +109,18 @@ class GpuDevice {
   [[nodiscard]] virtual std::unique_ptr<CommandList> begin() = 0;
 };
 
+/// kExhausted where `size` bytes for `what` beside `allocated` ones are more than the device offers.
+[[nodiscard]] Result<void> check_working_set(const DeviceFacts& facts, std::int64_t allocated,
+                                             std::size_t size, std::string_view what);
+
 /// The system's GPU through Metal. kUnsupported where this build or this machine has none.
 [[nodiscard]] Result<std::unique_ptr<GpuDevice>> make_metal_device();
-
-/// The kernels on this machine's CPU. kUnsupported where the build found no clang to compile them.
+/// The kernels on this machine's CPU. kUnsupported where the build had no clang to compile them with, or the
+/// CPU lacks what they were compiled for.
 [[nodiscard]] Result<std::unique_ptr<GpuDevice>> make_emulated_device();
+
+/// Whether the build holds them.
+[[nodiscard]] bool has_metal_device();
+[[nodiscard]] bool has_emulated_device();
 
 }  // namespace lily::metal
