@@ -75,6 +75,7 @@ void MetalBackend::project(const Stack& stack, const Projection& p) {
 void MetalBackend::recurrent_block(const RecurrentBlock& block) {
   const auto& w =
       std::get<RecurrentOnDevice>(device_weights_->layers[static_cast<std::size_t>(block.layer)].mixer);
+  if (prefill_rows() > 0) recurrent_prefill(w, block.linear_index);
   if (decode_rows() > 0) recurrent_decode(w, block.linear_index);
 }
 
@@ -136,6 +137,7 @@ void MetalBackend::recurrent_decode(const RecurrentOnDevice& w, int linear_index
 void MetalBackend::attention_block(const AttentionBlock& block) {
   const auto& w =
       std::get<AttentionOnDevice>(device_weights_->layers[static_cast<std::size_t>(block.layer)].mixer);
+  if (prefill_rows() > 0) attention_prefill(w, block.attention_index);
   if (decode_rows() > 0) attention_decode(w, block.attention_index);
 }
 
@@ -231,7 +233,9 @@ void MetalBackend::attend_ranges(const AttentionArgs& args, std::int64_t tiles) 
 
 void MetalBackend::moe_block(const MoeBlock& block) {
   const MoeOnDevice& w = device_weights_->layers[static_cast<std::size_t>(block.layer)].moe;
+  if (prefill_rows() > 0) moe_prefill(w);
   if (decode_rows() > 0) moe_decode(w);
+  end_slice();
 }
 
 MoeArgs MetalBackend::moe_args(const MoeOnDevice& w, int rows) const {

@@ -16,7 +16,8 @@ Encoder& Encoder::use(const GpuPipeline& pipeline) {
 }
 
 Encoder& Encoder::constants(unsigned index, const View& view) {
-  list().set_buffer(index, *view.buffer, static_cast<std::size_t>(view.offset));
+  list().set_buffer(index, *view.buffer, static_cast<std::size_t>(view.offset),
+                    static_cast<std::size_t>(view.size));
   return *this;
 }
 

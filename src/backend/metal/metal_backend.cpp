@@ -55,7 +55,9 @@ Result<void> MetalBackend::allocate() {
     prefill_.place(scratch_arena_);
     decode_.place(scratch_arena_);
     scratch_ = Scratch::place(scratch_arena_, s_, *device_weights_,
-                              {.prefill_rows = limits_.max_rows, .decode_rows = limits_.slots});
+                              {.prefill_rows = limits_.max_rows,
+                               .prefill_chunks = prefill_.most_chunks(),
+                               .decode_rows = limits_.slots});
   };
   place();
   const std::int64_t needed = weight_arena_.used() + state_arena_.used() + scratch_arena_.used();
@@ -113,6 +115,7 @@ void MetalBackend::begin(const Batch& batch) {
     check(segment);
     if (segment.rows() > 0) (segment.phase == Phase::kPrefill ? prefill_ : decode_).add(segment);
   }
+  prefill_.close();
   std::int64_t prefill_row = 0;
   std::int64_t decode_row = prefill_rows();
   int* wanted = scratch_.wanted.as<int>();
@@ -177,6 +180,10 @@ void MetalBackend::write_page(PageId page, std::span<const std::byte> in) {
 }  // namespace lily::metal
 
 namespace lily {
+
+bool has_metal_backend(std::string_view name) {
+  return name == "metal" ? metal::has_metal_device() : metal::has_emulated_device();
+}
 
 Result<std::unique_ptr<Backend>> make_metal_backend(const BackendOptions& options,
                                                     const ModelWeights& weights,

@@ -91,6 +91,34 @@ class MetalBackend final : public Backend {
   void moe_decode(const MoeOnDevice& w);
   void experts_in(const MoeOnDevice& w, const MoeArgs& args);
   void experts_out(const MoeOnDevice& w, const MoeArgs& args);
+  void norm_prefill_rows(const View& gain);
+  /// out = stack * normed.
+  void project_prefill(const Stack& stack, const View& out);
+  /// What a product reads, list row by list row, and where it goes.
+  struct Product {
+    View input;
+    View out;
+    View tiles;
+    std::int64_t tile_count = 0;
+    View index = {};
+    View weight = {};
+  };
+  void multiply(const Pipelines::ByBits& kernel, const Matrix& matrix, const Product& p,
+                std::int64_t out_stride);
+  void multiply_gated(const Matrix& gate, const Matrix& up, const Product& p);
+  /// A product over all prefill rows.
+  [[nodiscard]] Product dense(const View& input, const View& out) const {
+    return {.input = input, .out = out, .tiles = prefill_.tiles, .tile_count = prefill_.dense_tiles()};
+  }
+  void recurrent_prefill(const RecurrentOnDevice& w, int linear_index);
+  void convolve(const RecurrentOnDevice& w, const DeltaArgs& args);
+  void run_delta_chunks(const DeltaArgs& args);
+  void attention_prefill(const AttentionOnDevice& w, int attention_index);
+  void moe_prefill(const MoeOnDevice& w);
+  void sort_rows();
+  void expert_products(const MoeOnDevice& w);
+  /// Hands over long prefill steps layer by layer, so that the device starts early and no list takes seconds.
+  void end_slice();
   void choose(const View& index, int rows, TokenId end);
 
   const std::string name_;

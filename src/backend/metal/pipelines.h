@@ -32,6 +32,23 @@ struct Pipelines {
   Pipeline prepare_heads;
   Pipeline attend_ranges;
   Pipeline join_ranges;
+  ByBits gemm_store;
+  ByBits gemm_add;
+  ByBits gemm_down;
+  ByBits gemm_down_add;
+  ByTwoBits gemm_gated;  ///< [gate][up]
+  Pipeline norm_rows;
+  Pipeline convolve_rows;
+  Pipeline keep_rows;
+  Pipeline prepare_chunks;
+  Pipeline run_chunks;
+  Pipeline gated_norm;
+  Pipeline attend_rows;
+  Pipeline zero_counts;
+  Pipeline choose_rows;
+  Pipeline list_tiles;
+  Pipeline place_rows;
+  Pipeline combine_rows;
   Pipeline argmax_parts;
   Pipeline argmax_join;
 

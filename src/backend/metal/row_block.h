@@ -24,12 +24,15 @@ class RowBlock {
 
   void clear();
   void add(const Segment& segment);
+  /// After the last add(): the tiles of dense products.
+  void close();
+  [[nodiscard]] int dense_tiles() const { return (rows_ + kTileRows - 1) / kTileRows; }
+  [[nodiscard]] std::int64_t most_chunks() const;
 
   [[nodiscard]] int rows() const { return rows_; }
   [[nodiscard]] int segments() const { return segments_; }
   [[nodiscard]] int chunks() const { return chunks_; }    ///< of kDeltaChunk positions, of all segments
   [[nodiscard]] int longest() const { return longest_; }  ///< rows of a segment
-  [[nodiscard]] int length() const { return length_; }    ///< most tokens a sequence has after this step
   [[nodiscard]] int page_stride() const { return static_cast<int>(limits_.pages); }
 
   View token;         ///< [T]
@@ -40,15 +43,19 @@ class RowBlock {
   View segment_rows;  ///< [segments] SegmentRows
   View pages;         ///< [segments, page_stride]
   View rope;          ///< [T, kRotary]: cosines, sines
+  View row_of_chunk_row;  ///< [chunks, kDeltaChunk], -1 where a chunk has no row
+  View chunk_row_of;      ///< [T]
+  View tiles;             ///< of dense products
 
  private:
+  void add_row(const Segment& segment, int chunk, int i, int end);
+
   Limits limits_;
   std::array<double, kRotary / 2> frequencies_{};
   int rows_ = 0;
   int segments_ = 0;
   int chunks_ = 0;
   int longest_ = 0;
-  int length_ = 0;
 };
 
 }  // namespace lily::metal
