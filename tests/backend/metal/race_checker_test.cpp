@@ -43,7 +43,7 @@ TEST(RaceChecker, FindsRacesWithinAGroup) {
               HasSubstr("race, read after write: 4-byte read of threadgroup object 0"));
   EXPECT_THAT(verdict("device_flags"), HasSubstr("race, read after write: 4-byte read of buffer 0"));
   EXPECT_THAT(verdict("write_after_read"),
-              HasSubstr("race, write after read: 4-byte write of threadgroup object 0"));
+              HasSubstr("race, read after write: 4-byte read of threadgroup object 0"));
   EXPECT_THAT(verdict("two_simd_groups_read"), HasSubstr("race, write after read"));
   EXPECT_THAT(verdict("simd_missing_barrier"), is_unordered);
   EXPECT_THAT(verdict("simd_barrier_too_weak"), is_unordered);
