@@ -16,7 +16,7 @@ namespace lily::metal {
 [[nodiscard]] std::span<const emu::KernelTable* const> linked_kernels();
 
 struct EmulatedOptions {
-  emu::ExecutorOptions executor;
+  emu::ExecutorOptions executor = {};
   std::span<const emu::KernelTable* const> kernels = linked_kernels();
   /// Lists run when they are waited for and not when they are submitted: who reads too early finds nothing
   /// yet.

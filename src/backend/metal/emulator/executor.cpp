@@ -43,7 +43,6 @@ constinit thread_local Thread* self = nullptr;
 
 namespace {
 
-constexpr std::size_t kStackBytes = 64 << 10;
 // Not a multiple of a page: tops at equal distances would all fall into the same few sets of the cache.
 constexpr std::size_t kStackDistance = kStackBytes + 4096 + 320;
 constexpr std::uint64_t kStackEnd = 0x57ac4e4d57ac4e4d;

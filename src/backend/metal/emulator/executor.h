@@ -16,6 +16,8 @@
 
 namespace lily::metal::emu {
 
+inline constexpr std::size_t kStackBytes = 64 << 10;  ///< of a thread
+
 /// Told about everything that decides whether two accesses are ordered (race_checker.h). Threadgroups then
 /// run one at a time.
 class AccessObserver {
@@ -37,7 +39,7 @@ struct ExecutorOptions {
   std::uint64_t seed = 1;
   AccessObserver* observer = nullptr;
   std::set<BarrierPlace>* reached = nullptr;  ///< collects barriers of kernels; with an observer only
-  BarrierPlace muted;                         ///< this barrier does nothing
+  BarrierPlace muted = {};                         ///< this barrier does nothing
 };
 
 class Executor {

@@ -52,23 +52,25 @@ MSL_FUNCTION T each(T a, T b, T c, F f) {
 }  // namespace detail
 
 // Each operation is done in float and rounded once to the type.
-#define MSL_UNARY(name, expression)                                                                  \
-  template <class T>                                                                                 \
-  MSL_FUNCTION T name(T value) {                                                                     \
-    return detail::each(value, [](auto v) __attribute__((no_sanitize("thread"))) {                   \
-      static_assert(detail::is_float<decltype(v)>, #name ": a floating-point argument is expected"); \
-      const float x = float(v);                                                                      \
-      return decltype(v)(expression);                                                                \
-    });                                                                                              \
+#define MSL_UNARY(name, expression)                                                      \
+  template <class T>                                                                     \
+  MSL_FUNCTION T name(T value) {                                                         \
+    using E = typename detail::shape<T>::element;                                        \
+    static_assert(detail::is_float<E>, #name ": a floating-point argument is expected"); \
+    return detail::each(value, [](E v) MSL_UNSEEN {                                      \
+      const float x = float(v);                                                          \
+      return E(expression);                                                              \
+    });                                                                                  \
   }
-#define MSL_BINARY(name, expression)                                                                 \
-  template <class T>                                                                                 \
-  MSL_FUNCTION T name(T left, T right) {                                                             \
-    return detail::each(left, right, [](auto v, auto w) __attribute__((no_sanitize("thread"))) {     \
-      static_assert(detail::is_float<decltype(v)>, #name ": floating-point arguments are expected"); \
-      const float a = float(v), b = float(w);                                                        \
-      return decltype(v)(expression);                                                                \
-    });                                                                                              \
+#define MSL_BINARY(name, expression)                                                     \
+  template <class T>                                                                     \
+  MSL_FUNCTION T name(T left, T right) {                                                 \
+    using E = typename detail::shape<T>::element;                                        \
+    static_assert(detail::is_float<E>, #name ": floating-point arguments are expected"); \
+    return detail::each(left, right, [](E v, E w) MSL_UNSEEN {                           \
+      const float a = float(v), b = float(w);                                            \
+      return E(expression);                                                              \
+    });                                                                                  \
   }
 #define MSL_FLOAT_FUNCTIONS                                  \
   MSL_UNARY(acos, __builtin_acosf(x))                        \
@@ -107,13 +109,13 @@ MSL_FLOAT_FUNCTIONS
 // Where one argument is NaN, Metal gives the other; here NaN wins, so that a maximum hides no poison.
 template <class T>
 MSL_FUNCTION T min(T a, T b) {
-  return detail::each(
-      a, b, [](auto x, auto y) __attribute__((no_sanitize("thread"))) { return y < x || y != y ? y : x; });
+  using E = typename detail::shape<T>::element;
+  return detail::each(a, b, [](E x, E y) MSL_UNSEEN { return y < x || y != y ? y : x; });
 }
 template <class T>
 MSL_FUNCTION T max(T a, T b) {
-  return detail::each(
-      a, b, [](auto x, auto y) __attribute__((no_sanitize("thread"))) { return x < y || y != y ? y : x; });
+  using E = typename detail::shape<T>::element;
+  return detail::each(a, b, [](E x, E y) MSL_UNSEEN { return x < y || y != y ? y : x; });
 }
 template <class T>
 MSL_FUNCTION T clamp(T x, T low, T high) {
@@ -121,22 +123,19 @@ MSL_FUNCTION T clamp(T x, T low, T high) {
 }
 template <class T>
 MSL_FUNCTION T abs(T a) {
-  return detail::each(a, [](auto x) __attribute__((no_sanitize("thread"))) {
-    return decltype(x)(x < decltype(x)(0) ? -x : x);
-  });
+  using E = typename detail::shape<T>::element;
+  return detail::each(a, [](E x) MSL_UNSEEN { return x < E(0) ? E(-x) : x; });
 }
 template <class T>
 MSL_FUNCTION T sign(T a) {
-  return detail::each(a, [](auto x) __attribute__((no_sanitize("thread"))) {
-    using E = decltype(x);
-    return x > E(0) ? E(1) : x < E(0) ? E(-1) : E(0);
-  });
+  using E = typename detail::shape<T>::element;
+  return detail::each(a, [](E x) MSL_UNSEEN { return x > E(0) ? E(1) : x < E(0) ? E(-1) : E(0); });
 }
 template <class T>
 MSL_FUNCTION T fma(T a, T b, T c) {
-  return detail::each(a, b, c, [](auto x, auto y, auto z) __attribute__((no_sanitize("thread"))) {
-    return decltype(x)(__builtin_fmaf(float(x), float(y), float(z)));
-  });
+  using E = typename detail::shape<T>::element;
+  return detail::each(
+      a, b, c, [](E x, E y, E z) MSL_UNSEEN { return E(__builtin_fmaf(float(x), float(y), float(z))); });
 }
 template <class T>
 MSL_FUNCTION T mad(T a, T b, T c) {

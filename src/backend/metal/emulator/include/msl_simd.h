@@ -54,8 +54,6 @@ MSL_OF_VALUE_AND_LANE(quad_shuffle_xor)
 
 #else
 
-#define MSL_UNSEEN __attribute__((no_sanitize("thread")))
-
 MSL_FUNCTION void threadgroup_barrier(mem_flags flags, MSL_HERE) {
   emu::threadgroup_barrier(uint(flags), at);
 }

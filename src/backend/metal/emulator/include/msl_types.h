@@ -32,6 +32,7 @@ typedef long ptrdiff_t;
 #define constant __constant
 #define thread __private
 #define MSL_FUNCTION inline
+#define MSL_UNSEEN
 #define MSL_SHARED(T) 0
 #else
 typedef _Float16 half;
@@ -40,7 +41,8 @@ typedef _Float16 half;
 #define constant const
 #define thread
 // Of the shim's own accesses the race checker must not hear.
-#define MSL_FUNCTION __attribute__((no_sanitize("thread"))) inline
+#define MSL_UNSEEN __attribute__((no_sanitize("thread")))
+#define MSL_FUNCTION MSL_UNSEEN inline
 // A declaration's own key: the lambda is a type of its own each time.
 #define MSL_SHARED(T)                             \
   ([]() __attribute__((always_inline)) {          \
