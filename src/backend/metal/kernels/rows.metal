@@ -29,8 +29,8 @@ struct Choice {
   int index;
 };
 inline bool is_better(float value, int index, float than_value, int than_index) {
-  if (than_index < 0) return value == value && index >= 0;
-  return value > than_value || (value == than_value && index >= 0 && index < than_index);
+  if (index < 0 || value != value) return false;
+  return than_index < 0 || value > than_value || (value == than_value && index < than_index);
 }
 inline Choice best_of_simd(Choice c) {
   for (int step = 16; step > 0; step /= 2) {
