@@ -1,0 +1,78 @@
+#include "tests/backend/metal/kernel_cases.h"
+
+#include "backend/metal/metal_backend.h"
+#include "tests/backend/random_model.h"
+
+namespace lily::testing {
+namespace {
+
+/// Rows of a step: of a sequence that reads its prompt and of others that decode.
+struct Step {
+  std::int64_t prompt = 0;
+  std::int64_t decoding = 0;
+};
+
+Result<void> run_steps(const RandomModel& model, const std::vector<Step>& steps,
+                       std::unique_ptr<metal::GpuDevice> device) {
+  constexpr std::int64_t kSequences = 6;
+  const ModelWeights& weights = model.weights();
+  LILY_TRY(const auto backend,
+           metal::MetalBackend::create("metal-emulated", std::move(device), weights,
+                                       {.kv_pages = kSequences, .slots = kSequences, .max_rows = 128}));
+  std::vector<Timeline> sequences;
+  for (std::int32_t i = 0; i < kSequences; ++i) {
+    sequences.push_back({.pages = {i}, .slot = i});
+    backend->zero_slot(i);
+  }
+  const auto tokens = random_tokens(256, weights.shapes.vocab, 3);
+  const std::span<const TokenId> text(tokens);
+  for (const Step& step : steps) {
+    Batch batch;
+    if (step.prompt > 0) {
+      batch.segments.push_back(sequences[0].extend(text.first(static_cast<std::size_t>(step.prompt)),
+                                                   Logits::kLast, Phase::kPrefill));
+    }
+    for (std::size_t i = 1; i <= static_cast<std::size_t>(step.decoding); ++i) {
+      batch.segments.push_back(sequences[i].extend(text.subspan(i, 1), Logits::kLast, Phase::kDecode));
+    }
+    std::vector<float> logits(static_cast<std::size_t>(batch.logits_rows() * weights.shapes.vocab));
+    LILY_TRY_VOID(forward(*backend, weights, batch, logits));
+  }
+  return {};
+}
+
+KernelCase make_case(std::string name, const ModelSize& size, std::vector<Step> steps) {
+  return {std::move(name), [size, steps = std::move(steps)](std::unique_ptr<metal::GpuDevice> device) {
+            return run_steps(RandomModel(size), steps, std::move(device));
+          }};
+}
+
+}  // namespace
+
+std::vector<KernelCase> kernel_cases() {
+  const ModelSize small = {.hidden = 64,
+                           .vocab = 33,
+                           .attention = {false, true},
+                           .query_heads = 2,
+                           .linear_value_heads = 1,
+                           .shared_width = 64};
+  const ModelSize wide = {.hidden = 320,
+                          .vocab = 150,
+                          .attention = {true, false},
+                          .query_heads = 8,
+                          .kv_heads = 2,
+                          .linear_key_heads = 1,
+                          .linear_value_heads = 2,
+                          .experts = 17,
+                          .experts_per_token = 5,
+                          .expert_width = 192,
+                          .shared_width = 64};
+  return {
+      make_case("decoding one row", small, {{.decoding = 1}, {.decoding = 1}}),
+      make_case("a prompt of two chunks", small, {{.prompt = 37}}),
+      make_case("a prompt beside decoding", small, {{.prompt = 9}, {.prompt = 40, .decoding = 2}}),
+      make_case("wide rows", wide, {{.prompt = 35, .decoding = 4}, {.decoding = 5}}),
+  };
+}
+
+}  // namespace lily::testing
