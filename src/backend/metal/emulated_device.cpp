@@ -106,7 +106,9 @@ class EmulatedList final : public CommandList {
   }
 
   void barrier() override {
-    if (++device_.barriers_ == device_.options_.muted_barrier) return;
+    const std::int64_t number = ++device_.barriers_;
+    if (device_.options_.barriers != nullptr) *device_.options_.barriers = number;
+    if (number == device_.options_.muted_barrier) return;
     levels_.emplace_back();
   }
 
@@ -148,8 +150,7 @@ EmulatedDevice::EmulatedDevice(EmulatedOptions options)
   facts_ = {.name = "metal-emulated",
             .working_set_bytes = memory / 4 * 3,
             .max_buffer_bytes = memory / 2,
-            .max_threadgroup_bytes = emu::kThreadgroupBytes,
-            .has_tensor_ops = true};
+            .max_threadgroup_bytes = emu::kThreadgroupBytes};
 }
 
 EmulatedDevice::~EmulatedDevice() = default;

@@ -25,6 +25,7 @@ struct EmulatedOptions {
   bool shuffled = false;
   /// This barrier() of the program does nothing, counted from 1.
   std::int64_t muted_barrier = 0;
+  std::int64_t* barriers = nullptr;  ///< counts the barrier() calls
 };
 
 class EmulatedList;
@@ -40,9 +41,6 @@ class EmulatedDevice final : public GpuDevice {
       std::string_view kernel, std::span<const FunctionConstant> constants) override;
   void store_pipelines() override {}
   [[nodiscard]] std::unique_ptr<CommandList> begin() override;
-
-  /// barrier() calls of all lists so far.
-  [[nodiscard]] std::int64_t barriers() const { return barriers_; }
 
  private:
   friend class EmulatedList;

@@ -30,7 +30,6 @@ struct DeviceFacts {
   std::int64_t working_set_bytes = 0;      ///< what the system recommends to use at most
   std::int64_t max_buffer_bytes = 0;       ///< of one allocation
   std::int64_t max_threadgroup_bytes = 0;  ///< arrays and lengths set, together
-  bool has_tensor_ops = false;             ///< a pipeline with Metal 4 tensor operations could be made
 };
 
 /// Three extents, as Metal's own (MTLSize).

@@ -1,106 +1,78 @@
 #include "tests/backend/metal/kernel_cases.h"
 
-#include <algorithm>
-
-#include "base/bf16.h"
-#ifdef LILY_RACE_CHECKED
-#include "tests/backend/metal/race_checker.h"
-#endif
+#include "backend/metal/metal_backend.h"
+#include "tests/backend/random_model.h"
 
 namespace lily::testing {
+namespace {
 
-metal::EmulatedDevice& kernel_device() {
-#ifdef LILY_RACE_CHECKED
-  static metal::EmulatedDevice device({.executor = {.observer = &race_checker()}});
-#else
-  static metal::EmulatedDevice device({.executor = {.random_order = true}});
-#endif
-  return device;
-}
+/// Rows of a step: of a sequence that reads its prompt and of others that decode.
+struct Step {
+  std::int64_t prompt = 0;
+  std::int64_t decoding = 0;
+};
 
-void expect_run(const std::string& kernel, std::vector<const metal::GpuBuffer*> buffers, const Shape& shape) {
-  const auto status = run(kernel_device(), {.kernel = kernel,
-                                            .buffers = std::move(buffers),
-                                            .groups = shape.groups,
-                                            .threads = {.x = shape.threads, .y = 1, .z = 1}});
-  EXPECT_TRUE(status.ok()) << kernel << ": " << (status.ok() ? "" : status.error().message);
-}
-
-double largest_error(const Floats& got, const Floats& expected) {
-  if (got.size() != expected.size()) return std::numeric_limits<double>::quiet_NaN();
-  double largest = 0;
-  double size = 1e-30;
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    const double error = std::abs(static_cast<double>(got[i]) - expected[i]);
-    if (!(error <= largest)) largest = error;  // NaN stays
-    size = std::max(size, std::abs(static_cast<double>(expected[i])));
-    if (std::isnan(error)) break;
+Result<void> run_steps(const RandomModel& model, const std::vector<Step>& steps,
+                       std::unique_ptr<metal::GpuDevice> device) {
+  constexpr std::int64_t kSequences = 6;
+  const ModelWeights& weights = model.weights();
+  LILY_TRY(const auto backend,
+           metal::MetalBackend::create("metal-emulated", std::move(device), weights,
+                                       {.kv_pages = kSequences, .slots = kSequences, .max_rows = 128}));
+  std::vector<Timeline> sequences;
+  for (std::int32_t i = 0; i < kSequences; ++i) {
+    sequences.push_back({.pages = {i}, .slot = i});
+    backend->zero_slot(i);
   }
-  return largest / size;
-}
-
-std::vector<std::uint16_t> to_bf16(const Floats& values) {
-  std::vector<std::uint16_t> out(values.size());
-  std::ranges::transform(values, out.begin(), f32_to_bf16);
-  return out;
-}
-Floats from_bf16(const std::vector<std::uint16_t>& values) {
-  Floats out(values.size());
-  std::ranges::transform(values, out.begin(), bf16_to_f32);
-  return out;
-}
-std::vector<_Float16> to_half(const Floats& values) {
-  std::vector<_Float16> out;
-  for (const float x : values) out.push_back(static_cast<_Float16>(x));
-  return out;
-}
-Floats from_half(const std::vector<_Float16>& values) {
-  return {values.begin(), values.end()};
-}
-
-MatrixCase::MatrixCase(std::int64_t experts, std::int64_t out, std::int64_t in, int bits, std::uint32_t seed)
-    : out_(out), in_(in) {
-  const RandomMatrix matrix(experts, out, in, bits, seed);
-  const QuantizedMatrix m = matrix.view();
-  const auto bytes = [](const std::byte* from, std::int64_t count) {
-    return upload(std::vector<std::byte>(from, from + count));
-  };
-  codes_ = bytes(m.weight, experts * out * m.row_bytes());
-  scales_ = bytes(m.scales, experts * out * m.groups() * 2);
-  biases_ = bytes(m.biases, experts * out * m.groups() * 2);
-  for (std::int64_t e = 0; e < experts; ++e) {
-    for (std::int64_t r = 0; r < out; ++r) {
-      const Floats row = matrix.row(e, r);
-      weights_.insert(weights_.end(), row.begin(), row.end());
+  const auto tokens = random_tokens(256, weights.shapes.vocab, 3);
+  const std::span<const TokenId> text(tokens);
+  for (const Step& step : steps) {
+    Batch batch;
+    if (step.prompt > 0) {
+      batch.segments.push_back(sequences[0].extend(text.first(static_cast<std::size_t>(step.prompt)),
+                                                   Logits::kLast, Phase::kPrefill));
     }
+    for (std::size_t i = 1; i <= static_cast<std::size_t>(step.decoding); ++i) {
+      batch.segments.push_back(sequences[i].extend(text.subspan(i, 1), Logits::kLast, Phase::kDecode));
+    }
+    std::vector<float> logits(static_cast<std::size_t>(batch.logits_rows() * weights.shapes.vocab));
+    LILY_TRY_VOID(forward(*backend, weights, batch, logits));
   }
+  return {};
 }
 
-std::vector<const metal::GpuBuffer*> MatrixCase::buffers() const {
-  return {codes_.get(), scales_.get(), biases_.get()};
+KernelCase make_case(std::string name, const ModelSize& size, std::vector<Step> steps) {
+  return {std::move(name), [size, steps = std::move(steps)](std::unique_ptr<metal::GpuDevice> device) {
+            return run_steps(RandomModel(size), steps, std::move(device));
+          }};
 }
 
-float MatrixCase::dot(std::int64_t expert, std::int64_t row, std::span<const float> x) const {
-  const float* w = weights_.data() + (expert * out_ + row) * in_;
-  double sum = 0;
-  for (std::int64_t i = 0; i < in_; ++i) sum += static_cast<double>(w[i]) * x[static_cast<std::size_t>(i)];
-  return static_cast<float>(sum);
-}
+}  // namespace
 
-std::vector<const metal::GpuBuffer*> join(
-    std::initializer_list<std::vector<const metal::GpuBuffer*>> lists) {
-  std::vector<const metal::GpuBuffer*> all;
-  for (const auto& list : lists) all.insert(all.end(), list.begin(), list.end());
-  return all;
-}
-
-Floats normed(std::span<const float> x, std::span<const float> gain, float eps) {
-  double square = 0;
-  for (const float v : x) square += static_cast<double>(v) * v;
-  const auto inverse = static_cast<float>(1.0 / std::sqrt(square / static_cast<double>(x.size()) + eps));
-  Floats y(x.size());
-  for (std::size_t i = 0; i < x.size(); ++i) y[i] = x[i] * inverse * gain[i];
-  return y;
+std::vector<KernelCase> kernel_cases() {
+  const ModelSize small = {.hidden = 64,
+                           .vocab = 33,
+                           .attention = {false, true},
+                           .query_heads = 2,
+                           .linear_value_heads = 1,
+                           .shared_width = 64};
+  const ModelSize wide = {.hidden = 320,
+                          .vocab = 150,
+                          .attention = {true, false},
+                          .query_heads = 8,
+                          .kv_heads = 2,
+                          .linear_key_heads = 1,
+                          .linear_value_heads = 2,
+                          .experts = 17,
+                          .experts_per_token = 5,
+                          .expert_width = 192,
+                          .shared_width = 64};
+  return {
+      make_case("decoding one row", small, {{.decoding = 1}, {.decoding = 1}}),
+      make_case("a prompt of two chunks", small, {{.prompt = 37}}),
+      make_case("a prompt beside decoding", small, {{.prompt = 9}, {.prompt = 40, .decoding = 2}}),
+      make_case("wide rows", wide, {{.prompt = 35, .decoding = 4}, {.decoding = 5}}),
+  };
 }
 
 }  // namespace lily::testing

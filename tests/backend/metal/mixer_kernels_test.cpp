@@ -1,5 +1,5 @@
 // The gated delta rule and attention, one token and many, against their definitions.
-#include "tests/backend/metal/kernel_cases.h"
+#include "tests/backend/metal/kernel_support.h"
 
 namespace lily {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "tests/backend/metal/kernel_cases.h"
+#include "tests/backend/metal/kernel_support.h"
 
 namespace lily {
 namespace {

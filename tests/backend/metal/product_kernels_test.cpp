@@ -1,7 +1,7 @@
 // Matrix-vector products and products of many rows, at both sides of every route and at tails.
 #include <fmt/format.h>
 
-#include "tests/backend/metal/kernel_cases.h"
+#include "tests/backend/metal/kernel_support.h"
 
 namespace lily {
 namespace {
