@@ -2,6 +2,12 @@
 # clang of 17 or later compiles the same sources for the executor (docs/metal.md):
 #
 #   k.metal  --msl flatten-->  k.metal  --clang -E-->  k.i  --msl run-->  k.cpp  --clang-->  k.o
+if(APPLE)
+  enable_language(OBJCXX)
+  set(CMAKE_OBJCXX_STANDARD 20)
+  set(CMAKE_OBJCXX_STANDARD_REQUIRED ON)
+endif()
+
 set(LILY_METAL_EMULATED OFF)
 if(CMAKE_SYSTEM_NAME STREQUAL "Linux" AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$"
    AND NOT LILY_KERNELS_ONLY AND NOT LILY_SANITIZE)  # sanitizers lose their way where fibers switch stacks
@@ -43,6 +49,21 @@ function(lily_metal_source out file)
     COMMAND msl flatten ${name} -o ${flat} -I src
     WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} DEPENDS msl ${file} ${headers} VERBATIM)
   set(${out} ${flat} PARENT_SCOPE)
+endfunction()
+
+# lily_metal_embedded(out FILE...): sources that a target adds to have these linked in, as embedded_metal_kernels().
+function(lily_metal_embedded out)
+  set(files "")
+  set(paths "")
+  foreach(file ${ARGN})
+    lily_metal_source(flat ${file})
+    cmake_path(GET file FILENAME name)
+    list(APPEND files ${name}=${flat})
+    list(APPEND paths ${flat})
+  endforeach()
+  lily_embed(metal_kernels embedded ${files})
+  add_custom_target(metal_sources DEPENDS ${paths})
+  set(${out} ${embedded} PARENT_SCOPE)
 endfunction()
 
 # lily_metal_preprocessed(out FILE): that, through the preprocessor, with system headers left as they are.

@@ -37,8 +37,9 @@ void MetalBackend::embed_rows(const RowBlock& rows, const View& residual) {
   encoder_.constants(3, rows.token)
       .write(4, residual)
       .value(5, EmbedArgs{.hidden = static_cast<int>(s_.hidden), .rows = rows.rows()})
-      .dispatch({.x = blocks(s_.hidden * e.bits / 32, kThreads), .y = static_cast<std::uint32_t>(rows.rows())},
-                kThreads);
+      .dispatch(
+          {.x = blocks(s_.hidden * e.bits / 32, kThreads), .y = static_cast<std::uint32_t>(rows.rows())},
+          kThreads);
 }
 
 void MetalBackend::embed(const EmbedBlock& /*block*/) {
@@ -58,7 +59,7 @@ void MetalBackend::project(const Stack& stack, const Projection& p) {
         .constants(1, indexed ? p.index : p.x)
         .constants(2, p.gain);
     bind(3, m);
-    encoder_.write(6, floats(p.out, part.first))
+    encoder_.write_part(6, floats(p.out, part.first))
         .value(7, ProjectArgs{.in = static_cast<int>(m.in),
                               .out = static_cast<int>(m.out),
                               .out_stride = static_cast<int>(stack.out),

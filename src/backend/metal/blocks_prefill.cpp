@@ -184,7 +184,9 @@ void MetalBackend::moe_prefill(const MoeOnDevice& w) {
   const PrefillScratch& p = scratch_.prefill;
   project(w.router, {.x = scratch_.residual, .rows = prefill_rows(), .gain = w.norm, .out = p.logits});
   norm_prefill_rows(w.norm);
-  encoder_.use(*pipelines_.zero_counts).write(0, p.counts).dispatch({.x = blocks(kMaxExperts, kRowThreads)}, kRowThreads);
+  encoder_.use(*pipelines_.zero_counts)
+      .write(0, p.counts)
+      .dispatch({.x = blocks(kMaxExperts, kRowThreads)}, kRowThreads);
   multiply_gated(w.shared_gate, w.shared_up, dense(p.normed, p.shared));
   sort_rows();
   expert_products(w);
@@ -239,8 +241,9 @@ void MetalBackend::sort_rows() {
 void MetalBackend::expert_products(const MoeOnDevice& w) {
   const PrefillScratch& p = scratch_.prefill;
   const std::int64_t tiles = most_tiles(s_, prefill_rows());
-  multiply_gated(w.gate, w.up,
-                 {.input = p.normed, .out = p.expanded, .tiles = p.tiles, .tile_count = tiles, .index = p.row_index});
+  multiply_gated(
+      w.gate, w.up,
+      {.input = p.normed, .out = p.expanded, .tiles = p.tiles, .tile_count = tiles, .index = p.row_index});
   multiply(pipelines_.gemm_down, w.down,
            {.input = p.expanded,
             .out = p.expert_out,

@@ -73,6 +73,13 @@ Stack DeviceWeights::place(Arena& arena, const Sources& sources) {
   return stack;
 }
 
+// The output gate is read four channels at a time, so a row has to start at a multiple of four.
+Stack DeviceWeights::place_padded(Arena& arena, const Sources& sources) {
+  Stack stack = place(arena, sources);
+  stack.out = (stack.out + 3) / 4 * 4;
+  return stack;
+}
+
 View DeviceWeights::place(Arena& arena, const Vector& vector) {
   const View view = arena.take<float>(static_cast<std::int64_t>(vector.size()));
   copies_.push_back({.from = reinterpret_cast<const std::byte*>(vector.data()), .to = view});
@@ -81,7 +88,7 @@ View DeviceWeights::place(Arena& arena, const Vector& vector) {
 
 RecurrentOnDevice DeviceWeights::place(Arena& arena, const RecurrentWeights& w) {
   return {.input_norm = place(arena, w.input_layernorm),
-          .in_proj = place(arena, Sources{&w.in_proj_qkv, &w.in_proj_z, &w.in_proj_b, &w.in_proj_a}),
+          .in_proj = place_padded(arena, Sources{&w.in_proj_qkv, &w.in_proj_z, &w.in_proj_b, &w.in_proj_a}),
           .taps = place(arena, w.conv1d),
           .A_log = place(arena, w.A_log),
           .dt_bias = place(arena, w.dt_bias),
@@ -119,9 +126,8 @@ void DeviceWeights::copy() const {
   std::vector<Piece> pieces;
   for (const Copy& c : copies_) {
     for (std::int64_t at = 0; at < c.to.size; at += kPiece) {
-      pieces.push_back({.from = c.from + at,
-                        .to = c.to.as<std::byte>() + at,
-                        .size = std::min(kPiece, c.to.size - at)});
+      pieces.push_back(
+          {.from = c.from + at, .to = c.to.as<std::byte>() + at, .size = std::min(kPiece, c.to.size - at)});
     }
   }
   ThreadPool pool(available_cores());
@@ -138,8 +144,9 @@ namespace {
 
 Result<void> check_matrix(const char* name, const QuantizedMatrix& m) {
   if (m.group_size == kGroup && (m.bits == 4 || m.bits == 8)) return {};
-  return fail(ErrorCode::kUnsupported, "metal: {} has {} bits in groups of {}, expected 4 or 8 in groups of {}",
-              name, m.bits, m.group_size, kGroup);
+  return fail(ErrorCode::kUnsupported,
+              "metal: {} has {} bits in groups of {}, expected 4 or 8 in groups of {}", name, m.bits,
+              m.group_size, kGroup);
 }
 
 Result<void> check_mixer(const RecurrentWeights& w) {

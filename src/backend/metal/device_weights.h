@@ -28,7 +28,7 @@ struct Stack {
   };
   std::vector<Part> parts;
   std::vector<std::int64_t> offsets;  ///< outputs at which its matrices start
-  std::int64_t out = 0;
+  std::int64_t out = 0;               ///< floats from row to row of the output
 };
 
 struct RecurrentOnDevice {
@@ -84,6 +84,7 @@ class DeviceWeights {
   Matrix place_run(Arena& arena, const Sources& run);
   Matrix place(Arena& arena, const QuantizedMatrix& matrix) { return place_run(arena, {&matrix}); }
   Stack place(Arena& arena, const Sources& sources);
+  Stack place_padded(Arena& arena, const Sources& sources);
   View place(Arena& arena, const Vector& vector);
   RecurrentOnDevice place(Arena& arena, const RecurrentWeights& weights);
   AttentionOnDevice place(Arena& arena, const AttentionWeights& weights);

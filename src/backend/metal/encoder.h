@@ -19,6 +19,9 @@ class Encoder {
   Encoder& constants(unsigned index, const View& view);
   Encoder& read(unsigned index, const View& view) { return access(index, view, AccessKind::kRead); }
   Encoder& write(unsigned index, const View& view) { return access(index, view, AccessKind::kWrite); }
+  Encoder& write_part(unsigned index, const View& view) {
+    return access(index, view, AccessKind::kWritePart);
+  }
   template <class T>
   Encoder& value(unsigned index, const T& value) {
     list().set_value(index, value);

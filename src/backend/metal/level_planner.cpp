@@ -6,7 +6,7 @@ namespace lily::metal {
 namespace {
 
 bool conflict(const Access& a, const Access& b) {
-  if (a.kind == AccessKind::kRead && b.kind == AccessKind::kRead) return false;
+  if (a.kind == b.kind && a.kind != AccessKind::kWrite) return false;
   return a.buffer == b.buffer && a.begin < b.end && b.begin < a.end;
 }
 

@@ -8,7 +8,8 @@
 
 namespace lily::metal {
 
-enum class AccessKind { kRead, kWrite };
+/// kWritePart: an output that several dispatches in a row share, each its own columns.
+enum class AccessKind { kRead, kWrite, kWritePart };
 
 /// Bytes [begin, end) of a buffer. An update is a kWrite.
 struct Access {

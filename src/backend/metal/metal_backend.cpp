@@ -23,8 +23,8 @@ Result<std::unique_ptr<Backend>> MetalBackend::create(std::string name, std::uni
                                                       const ModelWeights& weights,
                                                       const BackendLimits& limits) {
   LILY_TRY_VOID(check_supported(weights));
-  auto backend = std::unique_ptr<MetalBackend>(
-      new MetalBackend(std::move(name), std::move(device), weights, limits));
+  auto backend =
+      std::unique_ptr<MetalBackend>(new MetalBackend(std::move(name), std::move(device), weights, limits));
   LILY_TRY(backend->pipelines_, Pipelines::compile(*backend->device_));
   LILY_TRY_VOID(backend->allocate());
   return std::unique_ptr<Backend>(std::move(backend));
@@ -62,10 +62,9 @@ Result<void> MetalBackend::allocate() {
   place();
   const std::int64_t needed = weight_arena_.used() + state_arena_.used() + scratch_arena_.used();
   const DeviceFacts& facts = device_->facts();
-  const std::string plan =
-      fmt::format("{:.2f} GiB: weights {:.2f}, K/V pages {:.2f}, recurrent states {:.2f}, scratch {:.2f}",
-                  gib(needed), gib(weight_arena_.used()), gib(pages_.size), gib(slots_.size),
-                  gib(scratch_arena_.used()));
+  const std::string plan = fmt::format(
+      "{:.2f} GiB: weights {:.2f}, K/V pages {:.2f}, recurrent states {:.2f}, scratch {:.2f}", gib(needed),
+      gib(weight_arena_.used()), gib(pages_.size), gib(slots_.size), gib(scratch_arena_.used()));
   if (needed > facts.working_set_bytes) {
     return fail(ErrorCode::kExhausted,
                 "{}: {} may use {:.2f} GiB, needed are {}; a lower --max-seq or --slots needs less", name_,

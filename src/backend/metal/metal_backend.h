@@ -59,15 +59,12 @@ class MetalBackend final : public Backend {
   [[nodiscard]] View decode_residual() const {
     return scratch_.residual.from(std::int64_t{4} * prefill_rows() * s_.hidden);
   }
-  [[nodiscard]] std::byte* slot_at(SlotId slot) const {
-    return slots_.as<std::byte>() + slot * slot_bytes();
-  }
-  [[nodiscard]] std::byte* page_at(PageId page) const {
-    return pages_.as<std::byte>() + page * page_bytes();
-  }
+  [[nodiscard]] std::byte* slot_at(SlotId slot) const { return slots_.as<std::byte>() + slot * slot_bytes(); }
+  [[nodiscard]] std::byte* page_at(PageId page) const { return pages_.as<std::byte>() + page * page_bytes(); }
 
   /// Arguments of a block's kernels.
-  [[nodiscard]] DeltaArgs delta_args(const RecurrentOnDevice& w, int linear_index, const RowBlock& rows) const;
+  [[nodiscard]] DeltaArgs delta_args(const RecurrentOnDevice& w, int linear_index,
+                                     const RowBlock& rows) const;
   [[nodiscard]] AttentionArgs attention_args(const AttentionOnDevice& w, int attention_index,
                                              const RowBlock& rows) const;
   [[nodiscard]] MoeArgs moe_args(const MoeOnDevice& w, int rows) const;

@@ -31,7 +31,8 @@ class Compiler {
   }
   void compile(Pipelines::ByTwoBits& to, const char* name) {
     for (const int a : kBits) {
-      for (const int b : kBits) compile(to[bits_index(a)][bits_index(b)], fmt::format("{}_q{}_q{}", name, a, b));
+      for (const int b : kBits)
+        compile(to[bits_index(a)][bits_index(b)], fmt::format("{}_q{}_q{}", name, a, b));
     }
   }
   [[nodiscard]] Result<void> status() && { return std::move(status_); }

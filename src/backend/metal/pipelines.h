@@ -10,10 +10,16 @@
 namespace lily::metal {
 
 /// Of kernels that exist for 4 and 8 bits.
-[[nodiscard]] constexpr std::size_t bits_index(int bits) { return bits == 8 ? 1 : 0; }
+[[nodiscard]] constexpr std::size_t bits_index(int bits) {
+  return bits == 8 ? 1 : 0;
+}
 /// Of kernels for 1, 2 and 4 rows: those that `rows` are divided among.
-[[nodiscard]] constexpr std::size_t tokens_index(std::int64_t rows) { return rows > 2 ? 2 : rows > 1 ? 1 : 0; }
-[[nodiscard]] constexpr std::int64_t tokens_of(std::size_t index) { return std::int64_t{1} << index; }
+[[nodiscard]] constexpr std::size_t tokens_index(std::int64_t rows) {
+  return rows > 2 ? 2 : rows > 1 ? 1 : 0;
+}
+[[nodiscard]] constexpr std::int64_t tokens_of(std::size_t index) {
+  return std::int64_t{1} << index;
+}
 
 struct Pipelines {
   using Pipeline = std::unique_ptr<GpuPipeline>;

@@ -35,14 +35,14 @@ class RowBlock {
   [[nodiscard]] int longest() const { return longest_; }  ///< rows of a segment
   [[nodiscard]] int page_stride() const { return static_cast<int>(limits_.pages); }
 
-  View token;         ///< [T]
-  View position;      ///< [T]
-  View slot;          ///< [T]
-  View table;         ///< [T], row of `pages`
-  View last;          ///< [T], last row of the row's segment
-  View segment_rows;  ///< [segments] SegmentRows
-  View pages;         ///< [segments, page_stride]
-  View rope;          ///< [T, kRotary]: cosines, sines
+  View token;             ///< [T]
+  View position;          ///< [T]
+  View slot;              ///< [T]
+  View table;             ///< [T], row of `pages`
+  View last;              ///< [T], last row of the row's segment
+  View segment_rows;      ///< [segments] SegmentRows
+  View pages;             ///< [segments, page_stride]
+  View rope;              ///< [T, kRotary]: cosines, sines
   View row_of_chunk_row;  ///< [chunks, kDeltaChunk], -1 where a chunk has no row
   View chunk_row_of;      ///< [T]
   View tiles;             ///< of dense products

@@ -73,7 +73,8 @@ std::int64_t query_rows(const Shapes& shapes, std::int64_t rows) {
   return rows * (shapes.query_heads / shapes.kv_heads) + kQueryTile;
 }
 
-Scratch Scratch::place(Arena& arena, const Shapes& s, const DeviceWeights& weights, const StepLimits& limits) {
+Scratch Scratch::place(Arena& arena, const Shapes& s, const DeviceWeights& weights,
+                       const StepLimits& limits) {
   const std::int64_t rows = limits.prefill_rows + limits.decode_rows;
   return {.residual = arena.take<float>(rows * s.hidden),
           .wanted = arena.take<int>(rows),

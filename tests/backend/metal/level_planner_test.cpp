@@ -50,6 +50,18 @@ TEST(LevelPlanner, BytesSideBySideAreNoHazard) {
   EXPECT_FALSE(add(planner, {read(kOne, 8, 16)}));
 }
 
+TEST(LevelPlanner, PartsOfOneOutputShareALevel) {
+  const auto part = [](std::int64_t begin, std::int64_t end) {
+    return Access{.buffer = &kOne, .begin = begin, .end = end, .kind = AccessKind::kWritePart};
+  };
+  LevelPlanner planner;
+  EXPECT_FALSE(add(planner, {part(0, 24)}));
+  EXPECT_FALSE(add(planner, {part(8, 24)}));
+  EXPECT_TRUE(add(planner, {read(kOne, 0, 8)}));
+  EXPECT_TRUE(add(planner, {part(0, 24)}));
+  EXPECT_TRUE(add(planner, {write(kOne, 0, 24)}));
+}
+
 TEST(LevelPlanner, ListsOrderThemselves) {
   LevelPlanner planner;
   EXPECT_FALSE(add(planner, {write(kOne, 0, 8)}));
