@@ -6,10 +6,11 @@
 namespace lily::testing {
 namespace {
 
-/// Rows of a step: of a sequence that reads its prompt and of others that decode.
+/// What a step runs.
 struct Step {
-  std::int64_t prompt = 0;
-  std::int64_t decoding = 0;
+  std::int64_t prompt = 0;    ///< rows of the first sequence's prompt
+  std::int64_t decoding = 0;  ///< other sequences that decode; without a prompt, the first among them
+  bool greedy = false;        ///< the device chooses
 };
 
 Result<void> run_steps(const RandomModel& model, const std::vector<Step>& steps,
@@ -32,11 +33,19 @@ Result<void> run_steps(const RandomModel& model, const std::vector<Step>& steps,
       batch.segments.push_back(sequences[0].extend(text.first(static_cast<std::size_t>(step.prompt)),
                                                    Logits::kLast, Phase::kPrefill));
     }
-    for (std::size_t i = 1; i <= static_cast<std::size_t>(step.decoding); ++i) {
+    const std::size_t first = step.prompt > 0 ? 1 : 0;
+    for (std::size_t i = first; i < first + static_cast<std::size_t>(step.decoding); ++i) {
       batch.segments.push_back(sequences[i].extend(text.subspan(i, 1), Logits::kLast, Phase::kDecode));
     }
-    std::vector<float> logits(static_cast<std::size_t>(batch.logits_rows() * weights.shapes.vocab));
-    LILY_TRY_VOID(forward(*backend, weights, batch, logits));
+    const auto rows = static_cast<std::size_t>(batch.logits_rows());
+    if (step.greedy) {
+      std::vector<TokenId> best(rows);
+      LILY_TRY_VOID(
+          forward_greedy(*backend, weights, batch, best, static_cast<TokenId>(weights.shapes.vocab)));
+    } else {
+      std::vector<float> logits(rows * static_cast<std::size_t>(weights.shapes.vocab));
+      LILY_TRY_VOID(forward(*backend, weights, batch, logits));
+    }
   }
   return {};
 }
@@ -68,9 +77,10 @@ std::vector<KernelCase> kernel_cases() {
                           .expert_width = 192,
                           .shared_width = 64};
   return {
-      make_case("decoding one row", small, {{.decoding = 1}, {.decoding = 1}}),
+      make_case("decoding one row", small, {{.decoding = 1}, {.decoding = 1, .greedy = true}}),
       make_case("a prompt of two chunks", small, {{.prompt = 37}}),
       make_case("a prompt beside decoding", small, {{.prompt = 9}, {.prompt = 40, .decoding = 2}}),
+      make_case("keys in several ranges", small, {{.prompt = 70}, {.decoding = 2}}),
       make_case("wide rows", wide, {{.prompt = 35, .decoding = 4}, {.decoding = 5}}),
   };
 }

@@ -87,8 +87,7 @@ float MatrixCase::dot(std::int64_t expert, std::int64_t row, std::span<const flo
   return static_cast<float>(sum);
 }
 
-std::vector<const metal::GpuBuffer*> join(
-    std::initializer_list<std::vector<const metal::GpuBuffer*>> lists) {
+std::vector<const metal::GpuBuffer*> join(std::initializer_list<std::vector<const metal::GpuBuffer*>> lists) {
   std::vector<const metal::GpuBuffer*> all;
   for (const auto& list : lists) all.insert(all.end(), list.begin(), list.end());
   return all;

@@ -1,5 +1,5 @@
-// The Metal backend against the reference, and what it promises about company, cuts and state, on the emulated
-// device.
+// The Metal backend against the reference, and what it promises about company, cuts and state, on the
+// emulated device.
 #include "backend/metal/metal_backend.h"
 
 #include <gtest/gtest.h>
@@ -76,8 +76,8 @@ TEST(MetalBackend, DecodingAloneIsCloseToTheReference) {
       Timeline timeline{.pages = {1}, .slot = 2};
       std::vector<float> logits;
       for (std::size_t i = 0; i < tokens.size(); ++i) {
-        const auto some =
-            run_step(*backend, model.weights(), {timeline.extend(std::span(tokens).subspan(i, 1), Logits::kLast)});
+        const auto some = run_step(*backend, model.weights(),
+                                   {timeline.extend(std::span(tokens).subspan(i, 1), Logits::kLast)});
         logits.insert(logits.end(), some.begin(), some.end());
       }
       return logits;
@@ -202,8 +202,8 @@ TEST(MetalBackend, ChoosesTheLikeliestToken) {
   }
 }
 
-// The account in docs/kernels-metal.md: six levels a gated-delta layer, seven an attention layer with one range
-// of keys, four around them (where all matrices of a stack have the same bits).
+// The account in docs/kernels-metal.md: six levels a gated-delta layer, seven an attention layer with one
+// range of keys, four around them (where all matrices of a stack have the same bits).
 TEST(MetalBackend, DecodesInTheLevelsOfTheAccount) {
   const RandomModel model({.attention = {false, true, false, true}, .bits = 4, .other_bits = 4});
   const auto backend = make(model);

@@ -26,7 +26,9 @@ struct DeltaLayer {
   Floats dt_bias = random_floats(value_heads, 23);
 
   [[nodiscard]] std::int64_t channels() const { return (2 * key_heads + value_heads) * kLinearDim; }
-  [[nodiscard]] std::int64_t state_size() const { return std::int64_t{value_heads} * kLinearDim * kLinearDim; }
+  [[nodiscard]] std::int64_t state_size() const {
+    return std::int64_t{value_heads} * kLinearDim * kLinearDim;
+  }
   [[nodiscard]] std::int64_t slot_size() const { return state_size() + metal::kConvRing * channels(); }
   [[nodiscard]] metal::DeltaArgs args(int rows, int chunks) const {
     const auto c = static_cast<int>(channels());
@@ -52,14 +54,16 @@ struct DeltaLayer {
     for (std::int64_t ch = 0; ch < channels(); ++ch) {
       ring[(position & 3) * channels() + ch] = projected[at(ch)];
       float sum = 0;
-      for (int j = 0; j < 4; ++j) sum += taps[at(ch * 4 + j)] * ring[((position - 3 + j) & 3) * channels() + ch];
+      for (int j = 0; j < 4; ++j)
+        sum += taps[at(ch * 4 + j)] * ring[((position - 3 + j) & 3) * channels() + ch];
       c[at(ch)] = silu(sum);
     }
     Floats out;
     for (int h = 0; h < value_heads; ++h) {
       const int key_head = h / (value_heads / key_heads);
       Floats q(c.begin() + key_head * kLinearDim, c.begin() + (key_head + 1) * kLinearDim);
-      Floats k(c.begin() + (key_heads + key_head) * kLinearDim, c.begin() + (key_heads + key_head + 1) * kLinearDim);
+      Floats k(c.begin() + (key_heads + key_head) * kLinearDim,
+               c.begin() + (key_heads + key_head + 1) * kLinearDim);
       const auto unit = [](Floats& x, float scale) {
         float square = 0;
         for (const float v : x) square += v * v;
@@ -89,7 +93,8 @@ Floats projected_rows(const DeltaLayer& layer, int rows) {
   return random_floats(std::int64_t{rows} * layer.stride(), 31);
 }
 std::span<float> layer_of(Floats& slots, const metal::DeltaArgs& a, const DeltaLayer& layer, int slot) {
-  return std::span(slots).subspan(at(std::int64_t{slot} * a.slot_stride + a.layer_offset), at(layer.slot_size()));
+  return std::span(slots).subspan(at(std::int64_t{slot} * a.slot_stride + a.layer_offset),
+                                  at(layer.slot_size()));
 }
 
 TEST(MetalKernels, DeltaDecode) {
@@ -105,10 +110,10 @@ TEST(MetalKernels, DeltaDecode) {
     const Buffer out = poisoned(std::int64_t{kRows} * value_heads * kLinearDim);
     const Buffer squares = poisoned(std::int64_t{kRows} * value_heads * metal::kDeltaParts);
     const Buffer b[] = {upload(projected), upload(layer.taps), upload(layer.A_log), upload(layer.dt_bias),
-                        upload(slot_of), upload(positions), argument(args)};
+                        upload(slot_of),   upload(positions),  argument(args)};
     expect_run("delta_decode",
-               {b[0].get(), b[1].get(), b[2].get(), b[3].get(), got_slots.get(), b[4].get(), b[5].get(), out.get(),
-                squares.get(), b[6].get()},
+               {b[0].get(), b[1].get(), b[2].get(), b[3].get(), got_slots.get(), b[4].get(), b[5].get(),
+                out.get(), squares.get(), b[6].get()},
                {.groups = {metal::kDeltaParts, static_cast<std::uint32_t>(value_heads), kRows},
                 .threads = metal::kDeltaThreads});
     Floats expected;
@@ -161,8 +166,8 @@ struct ChunkLayout {
 };
 
 /// All of prefill's kernels for the delta rule; the gated norm's output, [rows, Hv 128].
-Floats run_delta_prefill(const DeltaLayer& layer, const ChunkLayout& layout, const Floats& projected, const Floats& gain,
-                         const Buffer& slots) {
+Floats run_delta_prefill(const DeltaLayer& layer, const ChunkLayout& layout, const Floats& projected,
+                         const Floats& gain, const Buffer& slots) {
   const auto rows = static_cast<int>(layout.segment_of.size());
   const metal::DeltaArgs args = layer.args(rows, layout.chunks);
   const std::int64_t chunk_rows = std::int64_t{layout.chunks} * metal::kDeltaChunk;
@@ -175,27 +180,37 @@ Floats run_delta_prefill(const DeltaLayer& layer, const ChunkLayout& layout, con
   const Buffer w = poisoned(head_rows * kLinearDim);
   const Buffer p = poisoned(head_rows * metal::kDeltaChunk);
   const Buffer sums = poisoned(head_rows);
-  const Buffer out = upload(to_half(Floats(at(std::int64_t{rows} * layer.value_heads * kLinearDim), std::nanf(""))));
-  const Buffer b[] = {upload(projected), upload(layer.taps), upload(layer.A_log), upload(layer.dt_bias),
-                      upload(layout.segments), upload(layout.segment_of), upload(layout.row_of_chunk_row),
-                      upload(layout.chunk_row_of), upload(gain), argument(args)};
+  const Buffer out =
+      upload(to_half(Floats(at(std::int64_t{rows} * layer.value_heads * kLinearDim), std::nanf(""))));
+  const Buffer b[] = {upload(projected),
+                      upload(layer.taps),
+                      upload(layer.A_log),
+                      upload(layer.dt_bias),
+                      upload(layout.segments),
+                      upload(layout.segment_of),
+                      upload(layout.row_of_chunk_row),
+                      upload(layout.chunk_row_of),
+                      upload(gain),
+                      argument(args)};
   const auto heads = static_cast<std::uint32_t>(layer.value_heads);
   const auto segments = static_cast<std::uint32_t>(layout.segments.size());
   const auto chunks = static_cast<std::uint32_t>(layout.chunks);
-  expect_run("convolve_rows",
-             {b[0].get(), b[1].get(), b[2].get(), b[3].get(), slots.get(), b[4].get(), b[5].get(), b[6].get(),
-              query.get(), key.get(), value.get(), gates.get(), b[9].get()},
-             {.groups = {(heads + static_cast<std::uint32_t>(layer.key_heads) + 3) / 4,
-                         chunks * metal::kDeltaChunk},
-              .threads = metal::kHeadSimdgroups * kSimd});
-  expect_run("keep_rows", {b[0].get(), slots.get(), b[4].get(), b[9].get()},
-             {.groups = {static_cast<std::uint32_t>(layer.channels() + 255) / 256, segments}, .threads = 256});
-  expect_run("prepare_chunks",
-             {query.get(), key.get(), value.get(), gates.get(), u.get(), w.get(), p.get(), sums.get(), b[9].get()},
-             {.groups = {chunks, heads}, .threads = 128});
+  expect_run(
+      "convolve_rows",
+      {b[0].get(), b[1].get(), b[2].get(), b[3].get(), slots.get(), b[4].get(), b[5].get(), b[6].get(),
+       query.get(), key.get(), value.get(), gates.get(), b[9].get()},
+      {.groups = {(heads + static_cast<std::uint32_t>(layer.key_heads) + 3) / 4, chunks * metal::kDeltaChunk},
+       .threads = metal::kHeadSimdgroups * kSimd});
+  expect_run(
+      "keep_rows", {b[0].get(), slots.get(), b[4].get(), b[9].get()},
+      {.groups = {static_cast<std::uint32_t>(layer.channels() + 255) / 256, segments}, .threads = 256});
+  expect_run(
+      "prepare_chunks",
+      {query.get(), key.get(), value.get(), gates.get(), u.get(), w.get(), p.get(), sums.get(), b[9].get()},
+      {.groups = {chunks, heads}, .threads = 128});
   expect_run("run_chunks",
-             {query.get(), key.get(), u.get(), w.get(), p.get(), sums.get(), slots.get(), b[4].get(), value.get(),
-              b[9].get()},
+             {query.get(), key.get(), u.get(), w.get(), p.get(), sums.get(), slots.get(), b[4].get(),
+              value.get(), b[9].get()},
              {.groups = {metal::kDeltaParts, heads, segments}, .threads = 128});
   expect_run("gated_norm", {value.get(), b[0].get(), b[8].get(), b[7].get(), out.get(), b[9].get()},
              {.groups = {(heads + 3) / 4, static_cast<std::uint32_t>(rows)},
@@ -243,7 +258,9 @@ struct AttentionLayer {
 
   [[nodiscard]] int group() const { return query_heads / kv_heads; }
   [[nodiscard]] int stride() const { return (2 * query_heads + 2 * kv_heads) * kHeadDim; }
-  [[nodiscard]] std::int64_t page_size() const { return 2LL * kv_heads * metal::kPageTokens * kHeadDim + 512; }
+  [[nodiscard]] std::int64_t page_size() const {
+    return 2LL * kv_heads * metal::kPageTokens * kHeadDim + 512;
+  }
   [[nodiscard]] metal::AttentionArgs args(int rows, int table_stride) const {
     return {.stride = stride(),
             .query_heads = query_heads,
@@ -256,21 +273,25 @@ struct AttentionLayer {
             .eps = kEps};
   }
   /// Value `d` of position `p` of a sequence with this table.
-  [[nodiscard]] std::int64_t cache_at(const std::vector<int>& table, int p, bool value, int kv_head, int d) const {
+  [[nodiscard]] std::int64_t cache_at(const std::vector<int>& table, int p, bool value, int kv_head,
+                                      int d) const {
     return table[at(p / metal::kPageTokens)] * page_size() + 512 +
-           ((std::int64_t{value ? kv_heads : 0} + kv_head) * metal::kPageTokens + p % metal::kPageTokens) * kHeadDim + d;
+           ((std::int64_t{value ? kv_heads : 0} + kv_head) * metal::kPageTokens + p % metal::kPageTokens) *
+               kHeadDim +
+           d;
   }
 };
 
 /// Attention of one head of a row over `length` cached positions, gated.
-Floats attend(const AttentionLayer& layer, const Floats& cache, const std::vector<int>& table, std::span<const float> q,
-              int kv_head, int length, std::span<const float> gate) {
+Floats attend(const AttentionLayer& layer, const Floats& cache, const std::vector<int>& table,
+              std::span<const float> q, int kv_head, int length, std::span<const float> gate) {
   std::vector<double> p(at(length));
   double total = 0;
   double largest = -1e300;
   for (int t = 0; t < length; ++t) {
     double score = 0;
-    for (int d = 0; d < kHeadDim; ++d) score += static_cast<double>(q[at(d)]) * cache[at(layer.cache_at(table, t, false, kv_head, d))];
+    for (int d = 0; d < kHeadDim; ++d)
+      score += static_cast<double>(q[at(d)]) * cache[at(layer.cache_at(table, t, false, kv_head, d))];
     p[at(t)] = score / 16;
     largest = std::max(largest, p[at(t)]);
   }
@@ -299,7 +320,8 @@ TEST(MetalKernels, AttendRanges) {
     std::vector<int> table;
     for (int i = 0; i < layer.pages; ++i) table.push_back(layer.pages - 1 - i);
     const Floats cache = from_bf16(to_bf16(random_floats(layer.pages * layer.page_size(), 3)));
-    const Floats q = from_bf16(to_bf16(random_floats(std::int64_t{kv_heads} * args.query_rows * kHeadDim, 5)));
+    const Floats q =
+        from_bf16(to_bf16(random_floats(std::int64_t{kv_heads} * args.query_rows * kHeadDim, 5)));
     const Floats projected = random_floats(std::int64_t{rows} * layer.stride(), 6);
     std::vector<int> positions;
     int ranges = 0;
@@ -313,11 +335,16 @@ TEST(MetalKernels, AttendRanges) {
     const Buffer partial = poisoned(partials * kHeadDim);
     const Buffer stats = poisoned(partials * 2);
     const Buffer out = poisoned(std::int64_t{rows} * query_heads * kHeadDim);
-    const Buffer b[] = {upload(to_bf16(q)), upload(to_bf16(cache)), upload(projected), upload(positions),
-                        upload(std::vector<int>(at(rows), 0)), upload(table), argument(args)};
+    const Buffer b[] = {upload(to_bf16(q)),
+                        upload(to_bf16(cache)),
+                        upload(projected),
+                        upload(positions),
+                        upload(std::vector<int>(at(rows), 0)),
+                        upload(table),
+                        argument(args)};
     expect_run("attend_ranges",
-               {b[0].get(), b[1].get(), b[2].get(), b[3].get(), b[4].get(), b[5].get(), partial.get(), stats.get(),
-                out.get(), b[6].get()},
+               {b[0].get(), b[1].get(), b[2].get(), b[3].get(), b[4].get(), b[5].get(), partial.get(),
+                stats.get(), out.get(), b[6].get()},
                {.groups = {static_cast<std::uint32_t>(ranges + 3) / 4, static_cast<std::uint32_t>(tiles),
                            static_cast<std::uint32_t>(rows)},
                 .threads = metal::kRangeSimdgroups * kSimd});
@@ -330,13 +357,16 @@ TEST(MetalKernels, AttendRanges) {
       for (int h = 0; h < query_heads; ++h) {
         const int kv = h / layer.group();
         const auto query = std::span(q).subspan(
-            at((std::int64_t{kv} * args.query_rows + t * layer.group() + h % layer.group()) * kHeadDim), kHeadDim);
-        const auto gate = std::span(projected).subspan(at(t * layer.stride() + (2 * h + 1) * kHeadDim), kHeadDim);
+            at((std::int64_t{kv} * args.query_rows + t * layer.group() + h % layer.group()) * kHeadDim),
+            kHeadDim);
+        const auto gate =
+            std::span(projected).subspan(at(t * layer.stride() + (2 * h + 1) * kHeadDim), kHeadDim);
         const Floats head = attend(layer, cache, table, query, kv, lengths[at(t)], gate);
         expected.insert(expected.end(), head.begin(), head.end());
       }
       const auto begin = got.begin() + std::int64_t{t} * query_heads * kHeadDim;
-      EXPECT_LT(largest_error(Floats(begin, begin + static_cast<std::int64_t>(expected.size())), expected), 1e-2)
+      EXPECT_LT(largest_error(Floats(begin, begin + static_cast<std::int64_t>(expected.size())), expected),
+                1e-2)
           << query_heads << " heads, length " << lengths[at(t)];
     }
   }
@@ -353,12 +383,15 @@ TEST(MetalKernels, AttendRows) {
     const metal::AttentionArgs args = layer.args(rows, 2);
     const std::vector<int> tables = {4, 0, 1, 3};
     const Floats cache = from_bf16(to_bf16(random_floats(layer.pages * layer.page_size(), 3)));
-    const Floats q = from_bf16(to_bf16(random_floats(std::int64_t{kv_heads} * args.query_rows * kHeadDim, 5)));
+    const Floats q =
+        from_bf16(to_bf16(random_floats(std::int64_t{kv_heads} * args.query_rows * kHeadDim, 5)));
     const Floats projected = random_floats(std::int64_t{rows} * layer.stride(), 6);
-    const Buffer out = upload(to_half(Floats(at(std::int64_t{rows} * query_heads * kHeadDim), std::nanf(""))));
-    const Buffer b[] = {upload(to_bf16(q)), upload(to_bf16(cache)), upload(projected), upload(segments),
-                        upload(tables), argument(args)};
-    expect_run("attend_rows", {b[0].get(), b[1].get(), b[2].get(), b[3].get(), b[4].get(), out.get(), b[5].get()},
+    const Buffer out =
+        upload(to_half(Floats(at(std::int64_t{rows} * query_heads * kHeadDim), std::nanf(""))));
+    const Buffer b[] = {upload(to_bf16(q)), upload(to_bf16(cache)), upload(projected),
+                        upload(segments),   upload(tables),         argument(args)};
+    expect_run("attend_rows",
+               {b[0].get(), b[1].get(), b[2].get(), b[3].get(), b[4].get(), out.get(), b[5].get()},
                {.groups = {static_cast<std::uint32_t>(13 * layer.group() + 31) / 32,
                            static_cast<std::uint32_t>(kv_heads), 2},
                 .threads = metal::kRangeSimdgroups * kSimd});
@@ -370,8 +403,10 @@ TEST(MetalKernels, AttendRows) {
           const int kv = h / layer.group();
           const int t = s.first_row + i;
           const auto query = std::span(q).subspan(
-              at((std::int64_t{kv} * args.query_rows + t * layer.group() + h % layer.group()) * kHeadDim), kHeadDim);
-          const auto gate = std::span(projected).subspan(at(t * layer.stride() + (2 * h + 1) * kHeadDim), kHeadDim);
+              at((std::int64_t{kv} * args.query_rows + t * layer.group() + h % layer.group()) * kHeadDim),
+              kHeadDim);
+          const auto gate =
+              std::span(projected).subspan(at(t * layer.stride() + (2 * h + 1) * kHeadDim), kHeadDim);
           const Floats head = attend(layer, cache, table, query, kv, s.position + i + 1, gate);
           expected.insert(expected.end(), head.begin(), head.end());
         }
@@ -409,8 +444,9 @@ TEST(MetalKernels, PrepareHeads) {
   Floats query(at(std::int64_t{2} * args.query_rows * kHeadDim), nan);
   const Buffer pages = upload(to_bf16(cache));
   const Buffer got_query = upload(to_bf16(query));
-  const Buffer b[] = {upload(projected), upload(layer.q_gain), upload(layer.k_gain), upload(rope), upload(positions),
-                      upload(table_of), upload(tables), upload(last_of), argument(args)};
+  const Buffer b[] = {upload(projected), upload(layer.q_gain), upload(layer.k_gain),
+                      upload(rope),      upload(positions),    upload(table_of),
+                      upload(tables),    upload(last_of),      argument(args)};
   expect_run("prepare_heads",
              {b[0].get(), b[1].get(), b[2].get(), b[3].get(), b[4].get(), b[5].get(), b[6].get(), b[7].get(),
               pages.get(), got_query.get(), b[8].get()},
@@ -418,10 +454,12 @@ TEST(MetalKernels, PrepareHeads) {
   for (int t = 0; t < rows; ++t) {
     const auto x = std::span(projected).subspan(at(t * layer.stride()), at(layer.stride()));
     for (int h = 0; h < 4; ++h) {
-      const Floats q = rotated(normed(x.subspan(at(2 * h * kHeadDim), kHeadDim), layer.q_gain, kEps), rope, t);
+      const Floats q =
+          rotated(normed(x.subspan(at(2 * h * kHeadDim), kHeadDim), layer.q_gain, kEps), rope, t);
       std::copy(q.begin(), q.end(), query.begin() + ((h / 2) * args.query_rows + t * 2 + h % 2) * kHeadDim);
     }
-    const std::vector<int> table(tables.begin() + table_of[at(t)] * 2, tables.begin() + table_of[at(t)] * 2 + 2);
+    const std::vector<int> table(tables.begin() + table_of[at(t)] * 2,
+                                 tables.begin() + table_of[at(t)] * 2 + 2);
     for (int h = 0; h < 2; ++h) {
       const auto from = [&](int head) { return x.subspan(at((8 + head) * kHeadDim), kHeadDim); };
       const Floats k = rotated(normed(from(h), layer.k_gain, kEps), rope, t);

@@ -101,12 +101,14 @@ TEST(MetalKernels, ExpertsIn) {
       expected_choice.insert(expected_choice.end(), choice.experts.begin(), choice.experts.end());
       expected_weights.insert(expected_weights.end(), choice.weights.begin(), choice.weights.end());
       for (const int e : choice.experts) {
-        for (int r = 0; r < a.expert_width; ++r) expected.push_back(silu(gate.dot(e, r, h)) * up.dot(e, r, h));
+        for (int r = 0; r < a.expert_width; ++r)
+          expected.push_back(silu(gate.dot(e, r, h)) * up.dot(e, r, h));
       }
     }
     EXPECT_EQ(values_of<int>(*chosen), expected_choice);
     EXPECT_LT(largest_error(floats_of(weights), expected_weights), 1e-6);
-    EXPECT_LT(largest_error(floats_of(expanded), expected), 2e-5) << gate_bits << " " << up_bits << " " << hidden;
+    EXPECT_LT(largest_error(floats_of(expanded), expected), 2e-5)
+        << gate_bits << " " << up_bits << " " << hidden;
   }
 }
 
@@ -128,7 +130,8 @@ TEST(MetalKernels, ExpertsOut) {
       weights.insert(weights.end(), choice.weights.begin(), choice.weights.end());
     }
     const Buffer residual = upload(expected);
-    const Buffer b[] = {upload(expanded), upload(chosen), upload(weights), upload(shared), upload(c.logits), argument(a)};
+    const Buffer b[] = {upload(expanded), upload(chosen),   upload(weights),
+                        upload(shared),   upload(c.logits), argument(a)};
     expect_run(fmt::format("experts_out_q{}_q{}", bits, shared_bits),
                join({{b[0].get(), b[1].get(), b[2].get(), b[3].get(), b[4].get()},
                      down.buffers(),
@@ -147,7 +150,8 @@ TEST(MetalKernels, ExpertsOut) {
         sum += share * shared_down.dot(0, r, row(shared, t, shared_width));
       }
     }
-    EXPECT_LT(largest_error(floats_of(residual), expected), 2e-5) << bits << " " << shared_bits << " " << width;
+    EXPECT_LT(largest_error(floats_of(residual), expected), 2e-5)
+        << bits << " " << shared_bits << " " << width;
   }
 }
 
@@ -177,14 +181,17 @@ TEST(MetalKernels, RowsAreSortedByExpert) {
     const Buffer row_weight = poisoned(choices);
     const Buffer b[] = {upload(logits), argument(args)};
     expect_run("zero_counts", {counts.get()}, {.groups = {2}, .threads = 256});
-    expect_run("choose_rows",
-               {b[0].get(), chosen.get(), place.get(), weights.get(), share.get(), counts.get(), b[1].get()},
-               {.groups = {static_cast<std::uint32_t>(rows + 3) / 4}, .threads = metal::kRouteSimdgroups * kSimd});
+    expect_run(
+        "choose_rows",
+        {b[0].get(), chosen.get(), place.get(), weights.get(), share.get(), counts.get(), b[1].get()},
+        {.groups = {static_cast<std::uint32_t>(rows + 3) / 4}, .threads = metal::kRouteSimdgroups * kSimd});
     expect_run("list_tiles", {counts.get(), first.get(), tiles.get(), b[1].get()},
                {.groups = {}, .threads = metal::kMaxExperts});
-    expect_run("place_rows",
-               {chosen.get(), weights.get(), first.get(), place.get(), row_index.get(), row_weight.get(), b[1].get()},
-               {.groups = {static_cast<std::uint32_t>(choices + 255) / 256}, .threads = metal::kPlaceThreads});
+    expect_run(
+        "place_rows",
+        {chosen.get(), weights.get(), first.get(), place.get(), row_index.get(), row_weight.get(),
+         b[1].get()},
+        {.groups = {static_cast<std::uint32_t>(choices + 255) / 256}, .threads = metal::kPlaceThreads});
 
     const auto index = values_of<int>(*row_index);
     const auto places = values_of<int>(*place);

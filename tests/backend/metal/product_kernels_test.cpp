@@ -16,7 +16,8 @@ constexpr std::uint32_t kDotThreads = metal::kDotSimdgroups * kSimd;
 constexpr std::array kWidths = {64, 512, 576, 1024, 1088, 2048, 2112};
 
 std::uint32_t groups_for(std::int64_t out, int in, int rows) {
-  const std::int64_t of_group = std::int64_t{metal::kDotSimdgroups} * (kSimd / metal::lanes_of_row(in)) * rows;
+  const std::int64_t of_group =
+      std::int64_t{metal::kDotSimdgroups} * (kSimd / metal::lanes_of_row(in)) * rows;
   return static_cast<std::uint32_t>((out + of_group - 1) / of_group);
 }
 std::span<const float> row(const Floats& x, std::int64_t i, std::int64_t width) {
@@ -94,7 +95,10 @@ TEST(MetalKernels, GatedProduct) {
         const Buffer buffers[] = {upload(x), upload(gain), argument(args)};
         expect_run(
             fmt::format("gated_q{}_q{}", gate_bits, up_bits),
-            join({{buffers[0].get(), buffers[1].get()}, gate.buffers(), up.buffers(), {got.get(), buffers[2].get()}}),
+            join({{buffers[0].get(), buffers[1].get()},
+                  gate.buffers(),
+                  up.buffers(),
+                  {got.get(), buffers[2].get()}}),
             {.groups = {.x = groups_for(out, in, metal::kGatedColumns), .y = rows}, .threads = kDotThreads});
         Floats expected;
         for (int t = 0; t < rows; ++t) {
@@ -153,12 +157,14 @@ TEST(MetalKernels, AddGatedNorm) {
           const auto head = row(x, t * heads + h, metal::kLinearDim);
           for (int part = 0; part < metal::kDeltaParts; ++part) {
             float sum = 0;
-            for (const float v : row(x, (t * heads + h) * metal::kDeltaParts + part, metal::kDeltaColumns)) sum += v * v;
+            for (const float v : row(x, (t * heads + h) * metal::kDeltaParts + part, metal::kDeltaColumns))
+              sum += v * v;
             squares.push_back(sum);
           }
           const Floats n = normed(head, gain, kEps);
           for (std::size_t d = 0; d < n.size(); ++d)
-            y.push_back(n[d] * silu(row(gate, t, stride)[static_cast<std::size_t>(h * metal::kLinearDim) + d]));
+            y.push_back(n[d] *
+                        silu(row(gate, t, stride)[static_cast<std::size_t>(h * metal::kLinearDim) + d]));
         }
         for (int r = 0; r < out; ++r) expected[static_cast<std::size_t>(t * out + r)] += matrix.dot(0, r, y);
       }
@@ -230,15 +236,17 @@ Floats rounded(const Floats& x, bool half) {
 
 struct GemmKind {
   const char* name;
-  bool half;   ///< operands
-  bool adds;   ///< to what is there
-  bool bf16;   ///< output
+  bool half;  ///< operands
+  bool adds;  ///< to what is there
+  bool bf16;  ///< output
   double tolerance;
 };
 
 TEST(MetalKernels, Gemm) {
-  for (const GemmKind& kind : {GemmKind{"gemm_store", true, false, false, 2e-3}, {"gemm_add", true, true, false, 2e-3},
-                               {"gemm_down_add", false, true, false, 1.2e-2}, {"gemm_down", false, false, true, 1.5e-2}}) {
+  for (const GemmKind& kind : {GemmKind{"gemm_store", true, false, false, 2e-3},
+                               {"gemm_add", true, true, false, 2e-3},
+                               {"gemm_down_add", false, true, false, 1.2e-2},
+                               {"gemm_down", false, false, true, 1.5e-2}}) {
     for (const int bits : {4, 8}) {
       const int in = 192;
       const int out = 71;
