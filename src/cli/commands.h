@@ -15,6 +15,7 @@ Result<void> run_eval(const Options& options);
 Result<void> run_inspect(const Options& options);
 Result<void> run_logits(const Options& options);
 Result<void> run_run(const Options& options);
+Result<void> run_selftest(const Options& options);
 Result<void> run_serve(const Options& options);
 Result<void> run_synth(const Options& options);
 Result<void> run_tokenize(const Options& options);

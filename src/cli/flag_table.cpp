@@ -19,10 +19,11 @@ enum : unsigned {
   kTokenize = 1U << 8U,
   kDetokenize = 1U << 9U,
   kDevices = 1U << 10U,
-  kEvery = (1U << 11U) - 1U,
+  kSelftest = 1U << 11U,
+  kEvery = (1U << 12U) - 1U,
   kAnswers = kChat | kRun,
   kRunsModel = kAnswers | kServe | kBench | kEval | kLogits,
-  kTakesModel = kEvery & ~(kSynth | kDevices),
+  kTakesModel = kEvery & ~(kSynth | kDevices | kSelftest),
 };
 
 constexpr std::string_view kModelHelp =
@@ -73,6 +74,11 @@ constexpr std::array kCommands = {
     Command{kDetokenize, "detokenize", "token ids to text", "  lily tokenize -p 'Hello!' | lily detokenize",
             run_detokenize},
     Command{kDevices, "devices", "list the backends and this machine", "", run_devices},
+    Command{kSelftest, "selftest", "check a backend against the reference",
+            "Runs random small models and the tiny model on --backend and on plain f32 code, and prints a report\n"
+            "to paste into an issue. Exits with 1 where they do not agree.\n"
+            "  lily selftest --backend metal",
+            run_selftest},
 };
 
 constexpr std::string_view kInput = "Input";

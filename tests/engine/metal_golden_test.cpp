@@ -123,7 +123,8 @@ TEST(MetalTiny, AgreesWithTheReferenceOnText) {
 
   Tally decode;
   const auto piece = tokens.subspan(400, 100);
-  decode.add(compare(decoded_logits_of(**expected, piece), decoded_logits_of(**got, piece), vocab), piece.size());
+  decode.add(compare(decoded_logits_of(**expected, piece), decoded_logits_of(**got, piece), vocab),
+             piece.size());
   decode.print("tiny, decoding");
   EXPECT_LT(decode.kl / decode.rows, 1e-3);
   EXPECT_GT(decode.top1 / decode.rows, 0.99);
@@ -135,8 +136,7 @@ std::vector<TokenId> greedy(LoadedModel& model, std::span<const TokenId> prompt,
   std::vector<float> logits;
   EXPECT_TRUE(model.prefill(*sequence, prompt, Logits::kLast, logits).ok());
   logits.resize(static_cast<std::size_t>(model.vocab_end()));
-  std::vector<TokenId> generated = {
-      static_cast<TokenId>(std::ranges::max_element(logits) - logits.begin())};
+  std::vector<TokenId> generated = {static_cast<TokenId>(std::ranges::max_element(logits) - logits.begin())};
   while (static_cast<int>(generated.size()) < count) {
     const auto next = model.decode_greedy(*sequence, generated.back(), logits);
     EXPECT_TRUE(next.ok()) << (next.ok() ? "" : next.error().message);

@@ -12,6 +12,7 @@ namespace lily {
 namespace {
 
 using testing::Conversation;
+using testing::error_of_nearly_all;
 using testing::kPromiseLimits;
 using testing::ModelSize;
 using testing::random_tokens;
@@ -26,27 +27,6 @@ std::unique_ptr<Backend> make(const RandomModel& model, const std::string& name 
   return testing::make(model, {.name = name});
 }
 
-/// Of each row of [rows, width].
-std::vector<double> row_errors(std::span<const float> got, std::span<const float> expected,
-                               std::int64_t width) {
-  std::vector<double> errors;
-  for (std::size_t at = 0; at < got.size(); at += static_cast<std::size_t>(width)) {
-    const auto row = [&](std::span<const float> rows) {
-      return rows.subspan(at, static_cast<std::size_t>(width));
-    };
-    errors.push_back(relative_error(row(got), row(expected)));
-  }
-  return errors;
-}
-
-/// The error that all rows stay within, of five or more all but a tenth: among random experts some are nearly
-/// equal, and a rounding puts another one among a row's chosen.
-double nearly_all(std::vector<double> errors) {
-  std::ranges::sort(errors, [](double a, double b) { return !(a >= b); });  // NaN last
-  const std::size_t spared = errors.size() >= 5 ? (errors.size() + 9) / 10 : 0;
-  return errors[errors.size() - 1 - spared];
-}
-
 TEST(MetalBackend, MatchesTheReferenceBlockByBlock) {
   const Conversation conversation = {.last_chunk = 40, .decode_steps = 2};
   for (const ModelSize& size : testing::odd_sizes()) {
@@ -55,12 +35,12 @@ TEST(MetalBackend, MatchesTheReferenceBlockByBlock) {
     const Runs got = run_conversation(*make(model), model, conversation);
     ASSERT_EQ(got.residuals.size(), expected.residuals.size());
     for (std::size_t i = 0; i < got.residuals.size(); ++i) {
-      EXPECT_LT(nearly_all(row_errors(got.residuals[i], expected.residuals[i], size.hidden)), 1e-2)
+      EXPECT_LT(error_of_nearly_all(got.residuals[i], expected.residuals[i], size.hidden), 3e-2)
           << "hidden " << size.hidden << " block " << i;
     }
     for (std::size_t i = 0; i < got.logits.size(); ++i) {
       if (expected.logits[i].empty()) continue;
-      EXPECT_LT(nearly_all(row_errors(got.logits[i], expected.logits[i], size.vocab)), 1e-2)
+      EXPECT_LT(error_of_nearly_all(got.logits[i], expected.logits[i], size.vocab), 3e-2)
           << "hidden " << size.hidden << " step " << i;
     }
   }
@@ -82,7 +62,7 @@ TEST(MetalBackend, DecodingAloneIsCloseToTheReference) {
       }
       return logits;
     };
-    EXPECT_LT(nearly_all(row_errors(run("metal-emulated"), run("reference"), size.vocab)), 1.5e-2)
+    EXPECT_LT(error_of_nearly_all(run("metal-emulated"), run("reference"), size.vocab), 1.5e-2)
         << "hidden " << size.hidden;
   }
 }
