@@ -13,8 +13,8 @@ struct Step {
   bool greedy = false;        ///< the device chooses
 };
 
-Result<void> run_steps(const RandomModel& model, const std::vector<Step>& steps,
-                       std::unique_ptr<metal::GpuDevice> device) {
+Result<std::vector<float>> run_steps(const RandomModel& model, const std::vector<Step>& steps,
+                                     std::unique_ptr<metal::GpuDevice> device) {
   constexpr std::int64_t kSequences = 6;
   const ModelWeights& weights = model.weights();
   LILY_TRY(const auto backend,
@@ -27,6 +27,7 @@ Result<void> run_steps(const RandomModel& model, const std::vector<Step>& steps,
   }
   const auto tokens = random_tokens(256, weights.shapes.vocab, 3);
   const std::span<const TokenId> text(tokens);
+  std::vector<float> all;
   for (const Step& step : steps) {
     Batch batch;
     if (step.prompt > 0) {
@@ -45,9 +46,10 @@ Result<void> run_steps(const RandomModel& model, const std::vector<Step>& steps,
     } else {
       std::vector<float> logits(rows * static_cast<std::size_t>(weights.shapes.vocab));
       LILY_TRY_VOID(forward(*backend, weights, batch, logits));
+      all.insert(all.end(), logits.begin(), logits.end());
     }
   }
-  return {};
+  return all;
 }
 
 KernelCase make_case(std::string name, const ModelSize& size, std::vector<Step> steps) {

@@ -12,8 +12,8 @@ namespace lily::testing {
 
 struct KernelCase {
   std::string name;
-  /// On that device; the first error that it reports.
-  std::function<Result<void>(std::unique_ptr<metal::GpuDevice>)> run;
+  /// All logits of its steps on that device, or the first error that it reports.
+  std::function<Result<std::vector<float>>(std::unique_ptr<metal::GpuDevice>)> run;
 };
 
 [[nodiscard]] std::vector<KernelCase> kernel_cases();
