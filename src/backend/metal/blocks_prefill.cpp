@@ -4,10 +4,6 @@
 namespace lily::metal {
 namespace {
 
-std::uint32_t blocks(std::int64_t count, std::int64_t size) {
-  return static_cast<std::uint32_t>((count + size - 1) / size);
-}
-
 // macOS ends lists that keep the GPU for some seconds, and a list is encoded before the device sees it. From
 // this many rows on a layer takes long enough to be a list of its own.
 constexpr int kSliceRows = 256;
@@ -38,14 +34,14 @@ void MetalBackend::multiply(const Pipelines::ByBits& kernel, const Matrix& matri
       .read(1, indexed ? p.index : p.input)
       .read(2, p.tiles);
   bind(3, matrix);
-  encoder_.write(6, p.out)
+  (p.is_part ? encoder_.write_part(6, p.out) : encoder_.write(6, p.out))
       .read(7, weighted ? p.weight : p.input)
       .value(8, GemmArgs{.in = static_cast<int>(matrix.in),
                          .out = static_cast<int>(matrix.out),
                          .out_stride = static_cast<int>(out_stride),
                          .indexed = indexed ? 1 : 0,
                          .weighted = weighted ? 1 : 0})
-      .dispatch({.x = static_cast<std::uint32_t>(p.tile_count), .y = blocks(matrix.out, kTileColumns)},
+      .dispatch({.x = static_cast<std::uint32_t>(p.tile_count), .y = groups_of(kTileColumns, matrix.out)},
                 kTileThreads);
 }
 
@@ -63,14 +59,15 @@ void MetalBackend::multiply_gated(const Matrix& gate, const Matrix& up, const Pr
                           .out_stride = static_cast<int>(gate.out),
                           .indexed = indexed ? 1 : 0,
                           .weighted = 0})
-      .dispatch({.x = static_cast<std::uint32_t>(p.tile_count), .y = blocks(gate.out, kTileColumns / 2)},
+      .dispatch({.x = static_cast<std::uint32_t>(p.tile_count), .y = groups_of(kTileColumns / 2, gate.out)},
                 kTileThreads);
 }
 
 void MetalBackend::project_prefill(const Stack& stack, const View& out) {
   for (const Stack::Part& part : stack.parts) {
-    multiply(pipelines_.gemm_store, part.matrix, dense(scratch_.prefill.normed, out.from(part.first * 4)),
-             stack.out);
+    Product p = dense(scratch_.prefill.normed, out.from(part.first * 4));
+    p.is_part = true;
+    multiply(pipelines_.gemm_store, part.matrix, p, stack.out);
   }
 }
 
@@ -90,8 +87,9 @@ void MetalBackend::recurrent_prefill(const RecurrentOnDevice& w, int linear_inde
       .constants(3, prefill_.chunk_row_of)
       .write(4, p.mixed)
       .value(5, args)
-      .dispatch({.x = blocks(args.value_heads, kHeadSimdgroups), .y = static_cast<std::uint32_t>(args.rows)},
-                kHeadSimdgroups * kSimd);
+      .dispatch(
+          {.x = groups_of(kHeadSimdgroups, args.value_heads), .y = static_cast<std::uint32_t>(args.rows)},
+          kHeadSimdgroups * kSimd);
   multiply(pipelines_.gemm_add, w.out_proj, dense(p.mixed, scratch_.residual), s_.hidden);
 }
 
@@ -111,7 +109,7 @@ void MetalBackend::convolve(const RecurrentOnDevice& w, const DeltaArgs& args) {
       .write(10, p.value)
       .write(11, p.gates)
       .value(12, args)
-      .dispatch({.x = blocks(args.key_heads + args.value_heads, kHeadSimdgroups),
+      .dispatch({.x = groups_of(kHeadSimdgroups, args.key_heads + args.value_heads),
                  .y = static_cast<std::uint32_t>(args.chunks * kDeltaChunk)},
                 kHeadSimdgroups * kSimd);
   encoder_.use(*pipelines_.keep_rows)
@@ -119,7 +117,7 @@ void MetalBackend::convolve(const RecurrentOnDevice& w, const DeltaArgs& args) {
       .write(1, slots_)
       .constants(2, prefill_.segment_rows)
       .value(3, args)
-      .dispatch({.x = blocks(s_.conv_channels(), kRowThreads),
+      .dispatch({.x = groups_of(kRowThreads, s_.conv_channels()),
                  .y = static_cast<std::uint32_t>(prefill_.segments())},
                 kRowThreads);
 }
@@ -170,7 +168,7 @@ void MetalBackend::attention_prefill(const AttentionOnDevice& w, int attention_i
       .constants(4, prefill_.pages)
       .write(5, p.mixed)
       .value(6, args)
-      .dispatch({.x = blocks(longest, kRangeSimdgroups * kQueryTile),
+      .dispatch({.x = groups_of(kRangeSimdgroups * kQueryTile, longest),
                  .y = static_cast<std::uint32_t>(args.kv_heads),
                  .z = static_cast<std::uint32_t>(prefill_.segments())},
                 kRangeSimdgroups * kSimd);
@@ -186,7 +184,7 @@ void MetalBackend::moe_prefill(const MoeOnDevice& w) {
   norm_prefill_rows(w.norm);
   encoder_.use(*pipelines_.zero_counts)
       .write(0, p.counts)
-      .dispatch({.x = blocks(kMaxExperts, kRowThreads)}, kRowThreads);
+      .dispatch({.x = groups_of(kRowThreads, kMaxExperts)}, kRowThreads);
   multiply_gated(w.shared_gate, w.shared_up, dense(p.normed, p.shared));
   sort_rows();
   expert_products(w);
@@ -199,7 +197,7 @@ void MetalBackend::moe_prefill(const MoeOnDevice& w) {
       .write(2, scratch_.residual)
       .value(3, CombineArgs{.hidden = static_cast<int>(s_.hidden),
                             .experts_per_token = static_cast<int>(s_.experts_per_token)})
-      .dispatch({.x = blocks(s_.hidden, kRowThreads), .y = static_cast<std::uint32_t>(prefill_rows())},
+      .dispatch({.x = groups_of(kRowThreads, s_.hidden), .y = static_cast<std::uint32_t>(prefill_rows())},
                 kRowThreads);
 }
 
@@ -220,7 +218,7 @@ void MetalBackend::sort_rows() {
       .write(4, p.share)
       .write(5, p.counts)
       .value(6, args)
-      .dispatch({.x = blocks(args.rows, kRouteSimdgroups)}, kRouteSimdgroups * kSimd);
+      .dispatch({.x = groups_of(kRouteSimdgroups, args.rows)}, kRouteSimdgroups * kSimd);
   encoder_.use(*pipelines_.list_tiles)
       .read(0, p.counts)
       .write(1, p.first)
@@ -235,7 +233,7 @@ void MetalBackend::sort_rows() {
       .write(4, p.row_index)
       .write(5, p.row_weight)
       .value(6, args)
-      .dispatch({.x = blocks(choices, kPlaceThreads)}, kPlaceThreads);
+      .dispatch({.x = groups_of(kPlaceThreads, choices)}, kPlaceThreads);
 }
 
 void MetalBackend::expert_products(const MoeOnDevice& w) {

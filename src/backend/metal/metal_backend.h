@@ -82,6 +82,7 @@ class MetalBackend final : public Backend {
   void project(const Stack& stack, const Projection& p);
   void prepare_heads(const AttentionOnDevice& w, const AttentionArgs& args, const RowBlock& rows,
                      const View& projected, const View& query);
+  void add_product(const Matrix& matrix, const View& x, int gate_stride);
   void recurrent_decode(const RecurrentOnDevice& w, int linear_index);
   void attention_decode(const AttentionOnDevice& w, int attention_index);
   void attend_ranges(const AttentionArgs& args, std::int64_t tiles);
@@ -99,6 +100,7 @@ class MetalBackend final : public Backend {
     std::int64_t tile_count = 0;
     View index = {};
     View weight = {};
+    bool is_part = false;  ///< of a stack's outputs
   };
   void multiply(const Pipelines::ByBits& kernel, const Matrix& matrix, const Product& p,
                 std::int64_t out_stride);
