@@ -182,18 +182,23 @@ TEST(MetalBackend, ChoosesTheLikeliestToken) {
   }
 }
 
-// The account in docs/kernels-metal.md: six levels a gated-delta layer, seven an attention layer with one
-// range of keys, four around them (where all matrices of a stack have the same bits).
-TEST(MetalBackend, DecodesInTheLevelsOfTheAccount) {
-  const RandomModel model({.attention = {false, true, false, true}, .bits = 4, .other_bits = 4});
+// The account in docs/kernels-metal.md, for two layers of each kind.
+TEST(MetalBackend, EncodesTheLevelsOfTheAccount) {
+  const RandomModel model({.attention = {false, true, false, true}, .bits = 4, .other_bits = 8});
   const auto backend = make(model);
   auto& metal = dynamic_cast<metal::MetalBackend&>(*backend);
-  const std::vector<TokenId> token = {1};
+  const auto tokens = random_tokens(67, 150, 2);
   Timeline timeline{.pages = {0}, .slot = 0};
-  const Batch batch{.segments = {timeline.extend(token, Logits::kLast)}};
-  std::vector<TokenId> best(1);
-  ASSERT_TRUE(forward_greedy(*backend, model.weights(), batch, best, 100).ok());
-  EXPECT_EQ(metal.levels(), 2 * 6 + 2 * 7 + 4);
+  const auto levels_of = [&](std::size_t first, std::size_t count) {
+    const std::int64_t before = metal.levels();
+    const Batch batch{.segments = {timeline.extend(std::span(tokens).subspan(first, count), Logits::kLast)}};
+    std::vector<TokenId> best(1);
+    EXPECT_TRUE(forward_greedy(*backend, model.weights(), batch, best, 100).ok());
+    return metal.levels() - before;
+  };
+  EXPECT_EQ(levels_of(0, 1), 2 * 6 + 2 * 7 + 4);
+  EXPECT_EQ(levels_of(1, 65), 2 * 14 + 2 * 12 + 4);
+  EXPECT_EQ(levels_of(66, 1), 2 * 6 + 2 * 8 + 4);  // two ranges of keys, to be joined
 }
 
 TEST(MetalBackend, RefusesWhatItCannotRun) {

@@ -67,7 +67,7 @@ inline void attend_tile(thread Attention& s, device const bfloat* query, Cache c
   float largest = s.largest;
   float2 p[kKeyTiles];
   for (int n = 0; n < kKeyTiles; ++n) {
-    const float2 score = scores[n].thread_elements();
+    const float2 score = elements(scores[n]);
     p[n].x = column + n * 8 <= last ? score.x * kScoreScale : kNothing;
     p[n].y = column + n * 8 + 1 <= last ? score.y * kScoreScale : kNothing;
     largest = max(largest, max(p[n].x, p[n].y));
@@ -88,8 +88,7 @@ inline void attend_tile(thread Attention& s, device const bfloat* query, Cache c
   s.total = fma(s.total, shrink, sum);  // of this lane's keys; the row's lanes are added at the end
   device const bfloat* values = cache.row(first, true);
   for (int i = 0; i < kTiles; ++i) {
-    s.out[i].thread_elements()[0] *= shrink;
-    s.out[i].thread_elements()[1] *= shrink;
+    scale_elements(s.out[i], shrink);
     for (int n = 0; n < kKeyTiles; ++n) {
       BfloatTile v;
       simdgroup_load(v, values + n * 8 * kHeadDim + i * 8, ulong(kHeadDim));

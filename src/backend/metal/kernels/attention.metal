@@ -75,7 +75,7 @@ template <class Out>
 void store_gated(thread Attention& s, device const float* gate, Out out, uint lane) {
   const float inverse = 1.0f / s.total;
   for (int i = 0; i < kTiles; ++i) {
-    const float2 x = s.out[i].thread_elements();
+    const float2 x = elements(s.out[i]);
     const int d = i * 8 + matrix_column(lane);
     out.put(d, x.x * inverse * sigmoid(gate[d]));
     out.put(d + 1, x.y * inverse * sigmoid(gate[d + 1]));
@@ -130,7 +130,7 @@ void store_gated(thread Attention& s, device const float* gate, Out out, uint la
   const ulong at = ((ulong(row) * ulong(groups.y) + ulong(tg.y)) * ulong(kMaxRanges) + ulong(range)) *
                        ulong(kQueryTile) + ulong(tile_row);
   for (int i = 0; i < kTiles; ++i) {
-    const float2 x = s.out[i].thread_elements();
+    const float2 x = elements(s.out[i]);
     *(device float2*)(partial + at * ulong(kHeadDim) + ulong(i * 8 + matrix_column(lane))) = x;
   }
   if (matrix_column(lane) == 0) stats[at] = float2(s.largest, s.total);

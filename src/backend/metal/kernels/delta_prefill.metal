@@ -190,7 +190,7 @@ inline void multiply_solution(threadgroup const float* t, device const float* ro
   FloatTile products[kTokenTiles];
   multiply_keys(products, k + ulong(token) * key_stride, k, key_stride);
   for (int n = 0; n < kTokenTiles; ++n) {
-    const float2 x = products[n].thread_elements();
+    const float2 x = elements(products[n]);
     const int j = n * 8 + matrix_column(lane);
     system[i * kChunkStride + j] = j < i ? x.x * betas[i] * exp(decays[i] - decays[j]) : 0.0f;
     system[i * kChunkStride + j + 1] = j + 1 < i ? x.y * betas[i] * exp(decays[i] - decays[j + 1]) : 0.0f;
@@ -198,7 +198,7 @@ inline void multiply_solution(threadgroup const float* t, device const float* ro
   multiply_keys(products, q + ulong(token) * key_stride, k, key_stride);
   device float* p_row = p + (chunk * ulong(kDeltaChunk) + ulong(i)) * ulong(kDeltaChunk);
   for (int n = 0; n < kTokenTiles; ++n) {
-    const float2 x = products[n].thread_elements();
+    const float2 x = elements(products[n]);
     const int j = n * 8 + matrix_column(lane);
     p_row[j] = j <= i ? x.x * exp(decays[i] - decays[j]) : 0.0f;
     p_row[j + 1] = j + 1 <= i ? x.y * exp(decays[i] - decays[j + 1]) : 0.0f;
@@ -293,14 +293,13 @@ LILY_SHARED int kStateTiles = kDimTiles / kChunkSimdgroups;  // of rows of the s
     for (int n = 0; n < kColumnTiles; ++n) {
       FloatTile u_tile;
       simdgroup_load(u_tile, u + at + ulong(column + n * 8), ulong(kLinearDim));
-      const float2 d = u_tile.thread_elements() - met[n].thread_elements();
+      const float2 d = elements(u_tile) - elements(met[n]);
       const int to = row * kColumnStride + n * 8 + matrix_column(lane);
       updates[to] = d.x;
       updates[to + 1] = d.y;
       decayed[to] = d.x * after;
       decayed[to + 1] = d.y * after;
-      out[n].thread_elements()[0] *= before;
-      out[n].thread_elements()[1] *= before;
+      scale_elements(out[n], before);
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
 
@@ -321,8 +320,7 @@ LILY_SHARED int kStateTiles = kDimTiles / kChunkSimdgroups;  // of rows of the s
     const float decay = exp(g[kDeltaChunk - 1]);
     for (int m = 0; m < kStateTiles; ++m) {
       for (int n = 0; n < kColumnTiles; ++n) {
-        state[m][n].thread_elements()[0] *= decay;
-        state[m][n].thread_elements()[1] *= decay;
+        scale_elements(state[m][n], decay);
       }
       for (int i = 0; i < kTokenTiles; ++i) {
         FloatTile k_tile;  // transposed: rows are dims, inputs tokens

@@ -102,7 +102,7 @@ void store_quarter(thread Quarter& q, thread Out& out, device const float* weigh
     for (int j = 0; j < 4; ++j) {
       const int c = column + j * 8 + matrix_column(lane);
       const ulong at = ulong(tile.start + r) * ulong(a.out_stride) + ulong(c);
-      const float2 x = q.sums[i][j].thread_elements();
+      const float2 x = elements(q.sums[i][j]);
       if (c < a.out) out.put(at, x.x * factor);
       if (c + 1 < a.out) out.put(at + 1, x.y * factor);
     }
@@ -202,8 +202,8 @@ template <int kGateBits, int kUpBits>
     const int r = row + i * 8 + matrix_row(lane);
     if (r >= tile.rows) continue;
     for (int j = 0; j < 2; ++j) {
-      const float2 gate = q.sums[i][j].thread_elements();
-      const float2 up = q.sums[i][j + 2].thread_elements();
+      const float2 gate = elements(q.sums[i][j]);
+      const float2 up = elements(q.sums[i][j + 2]);
       const int c = column + quarter_column + j * 8 + matrix_column(lane);
       const ulong at = ulong(tile.start + r) * ulong(a.out_stride) + ulong(c);
       if (c < a.out) out[at] = bfloat(silu(gate.x) * up.x);
