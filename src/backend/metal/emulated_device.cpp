@@ -144,7 +144,7 @@ class EmulatedList final : public CommandList {
   Result<void> status_;
 };
 
-EmulatedDevice::EmulatedDevice(EmulatedOptions options)
+EmulatedDevice::EmulatedDevice(const EmulatedOptions& options)
     : options_(options), executor_(options.executor), random_(options.executor.seed) {
   const std::int64_t memory = usable_memory();
   facts_ = {.name = "metal-emulated",

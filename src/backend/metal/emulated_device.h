@@ -32,7 +32,7 @@ class EmulatedList;
 
 class EmulatedDevice final : public GpuDevice {
  public:
-  explicit EmulatedDevice(EmulatedOptions options);
+  explicit EmulatedDevice(const EmulatedOptions& options);
   ~EmulatedDevice() override;
 
   [[nodiscard]] const DeviceFacts& facts() const override { return facts_; }

@@ -71,7 +71,7 @@ TEST(MetalRaces, EveryBarrierOfTheKernelsIsReachedAndNeeded) {
     std::string verdict;
     for (std::size_t i = 0; i < by.size() && verdict.empty(); ++i) {
       EmulatedOptions options = checked();
-      options.executor.muted = place;
+      options.executor.muted = &place;
       verdict = run(*by[i], options);
     }
     EXPECT_THAT(verdict, is_unordered) << "without the barrier of " << place.first << ':' << place.second;

@@ -45,6 +45,7 @@ namespace {
 
 // Not a multiple of a page: tops at equal distances would all fall into the same few sets of the cache.
 constexpr std::size_t kStackDistance = kStackBytes + 4096 + 320;
+static_assert(kStackDistance % 16 == 0, "a call finds its stack aligned to 16");
 constexpr std::uint64_t kStackEnd = 0x57ac4e4d57ac4e4d;
 /// Between threadgroup objects, so that an index past the end of one is in none.
 constexpr std::size_t kSharedGap = 64;
@@ -175,10 +176,10 @@ class Executor::Worker {
   }
 
   [[nodiscard]] bool is_muted(Place at) const {
-    if (options_.reached == nullptr && options_.muted.second == 0) return false;
+    if (options_.reached == nullptr && options_.muted == nullptr) return false;
     const BarrierPlace place(file_name(at.file), at.line);
     if (options_.reached != nullptr) options_.reached->insert(place);
-    return place == options_.muted;
+    return options_.muted != nullptr && place == *options_.muted;
   }
 
  private:
@@ -241,12 +242,11 @@ class Executor::Worker {
     thread.stack = free_stacks_.back();
     free_stacks_.pop_back();
     std::memcpy(thread.stack - kStackBytes, &kStackEnd, sizeof kStackEnd);
-    auto** top =
-        reinterpret_cast<void**>(reinterpret_cast<std::uintptr_t>(thread.stack) & ~std::uintptr_t{15});
+    auto** top = reinterpret_cast<void**>(thread.stack);
     *--top = nullptr;  // run_fiber has to find the stack as after a call
     *--top = reinterpret_cast<void*>(&run_fiber);
     for (int i = 0; i < 6; ++i) *--top = nullptr;
-    thread.stack_pointer = top;
+    thread.stack_pointer = static_cast<void*>(top);
     thread.state = Thread::State::kStarted;
   }
   void give_back(const Thread& thread) {
@@ -301,10 +301,10 @@ void run_fiber() {
 }  // namespace
 
 Executor::Executor(const ExecutorOptions& options)
-    : options_(options),
-      pool_(options.observer != nullptr ? 1
+    : pool_(options.observer != nullptr ? 1
             : options.threads > 0       ? options.threads
-                                        : available_cores()) {
+                                        : available_cores()),
+      options_(options) {
   for (int i = 0; i < pool_.size(); ++i) workers_.push_back(std::make_unique<Worker>(options_));
 }
 

@@ -39,7 +39,7 @@ struct ExecutorOptions {
   std::uint64_t seed = 1;
   AccessObserver* observer = nullptr;
   std::set<BarrierPlace>* reached = nullptr;  ///< collects barriers of kernels; with an observer only
-  BarrierPlace muted = {};                         ///< this barrier does nothing
+  const BarrierPlace* muted = nullptr;        ///< this barrier does nothing
 };
 
 class Executor {
@@ -52,10 +52,10 @@ class Executor {
   [[nodiscard]] const ExecutorOptions& options() const { return options_; }
 
  private:
-  const ExecutorOptions options_;
   ThreadPool pool_;
-  std::vector<std::unique_ptr<Worker>> workers_;  ///< one a thread of the pool
   std::uint64_t launches_ = 0;
+  std::vector<std::unique_ptr<Worker>> workers_;  ///< one a thread of the pool
+  const ExecutorOptions options_;
 };
 
 }  // namespace lily::metal::emu
