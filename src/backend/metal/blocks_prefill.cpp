@@ -8,6 +8,10 @@ namespace {
 // this many rows on a layer takes long enough to be a list of its own.
 constexpr int kSliceRows = 256;
 
+std::size_t height_index(int tile_rows) {
+  return tile_rows == kTallTileRows ? 1 : 0;
+}
+
 }  // namespace
 
 void MetalBackend::end_slice() {
@@ -25,11 +29,11 @@ void MetalBackend::norm_prefill_rows(const View& gain) {
       .dispatch({.x = static_cast<std::uint32_t>(prefill_rows())}, kRowThreads);
 }
 
-void MetalBackend::multiply(const Pipelines::ByBits& kernel, const Matrix& matrix, const Product& p,
+void MetalBackend::multiply(const Pipelines::ByBitsAndHeight& kernel, const Matrix& matrix, const Product& p,
                             std::int64_t out_stride) {
   const bool indexed = p.index.buffer != nullptr;
   const bool weighted = p.weight.buffer != nullptr;
-  encoder_.use(*kernel[bits_index(matrix.bits)])
+  encoder_.use(*kernel[bits_index(matrix.bits)][height_index(p.tile_rows)])
       .read(0, p.input)
       .read(1, indexed ? p.index : p.input)
       .read(2, p.tiles);
@@ -47,7 +51,7 @@ void MetalBackend::multiply(const Pipelines::ByBits& kernel, const Matrix& matri
 
 void MetalBackend::multiply_gated(const Matrix& gate, const Matrix& up, const Product& p) {
   const bool indexed = p.index.buffer != nullptr;
-  encoder_.use(*pipelines_.gemm_gated[bits_index(gate.bits)][bits_index(up.bits)])
+  encoder_.use(*pipelines_.gemm_gated[bits_index(gate.bits)][bits_index(up.bits)][height_index(p.tile_rows)])
       .read(0, p.input)
       .read(1, indexed ? p.index : p.input)
       .read(2, p.tiles);
@@ -201,6 +205,12 @@ void MetalBackend::moe_prefill(const MoeOnDevice& w) {
                 kRowThreads);
 }
 
+// By the rows that an expert gets on average; how many each one gets is known to the device alone.
+int MetalBackend::expert_tile_rows() const {
+  const std::int64_t average = prefill_rows() * s_.experts_per_token / s_.experts;
+  return average >= kTallTileRows ? kTallTileRows : kTileRows;
+}
+
 // Lists of each expert's rows, made on the device.
 void MetalBackend::sort_rows() {
   const PrefillScratch& p = scratch_.prefill;
@@ -209,7 +219,8 @@ void MetalBackend::sort_rows() {
                        .experts_per_token = static_cast<int>(s_.experts_per_token),
                        .logits_stride = static_cast<int>(s_.experts + 1),
                        .rows = prefill_rows(),
-                       .most_tiles = static_cast<int>(most_tiles(s_, prefill_rows()))};
+                       .most_tiles = static_cast<int>(most_tiles(s_, prefill_rows())),
+                       .tile_rows = expert_tile_rows()};
   encoder_.use(*pipelines_.choose_rows)
       .read(0, p.logits)
       .write(1, p.chosen)
@@ -239,14 +250,19 @@ void MetalBackend::sort_rows() {
 void MetalBackend::expert_products(const MoeOnDevice& w) {
   const PrefillScratch& p = scratch_.prefill;
   const std::int64_t tiles = most_tiles(s_, prefill_rows());
-  multiply_gated(
-      w.gate, w.up,
-      {.input = p.normed, .out = p.expanded, .tiles = p.tiles, .tile_count = tiles, .index = p.row_index});
+  multiply_gated(w.gate, w.up,
+                 {.input = p.normed,
+                  .out = p.expanded,
+                  .tiles = p.tiles,
+                  .tile_count = tiles,
+                  .tile_rows = expert_tile_rows(),
+                  .index = p.row_index});
   multiply(pipelines_.gemm_down, w.down,
            {.input = p.expanded,
             .out = p.expert_out,
             .tiles = p.tiles,
             .tile_count = tiles,
+            .tile_rows = expert_tile_rows(),
             .weight = p.row_weight},
            s_.hidden);
 }
