@@ -39,6 +39,7 @@ class RandomMatrix {
     const auto levels = static_cast<float>((1 << bits) - 1);
     const float scale = size * 3.5F / (levels * std::sqrt(static_cast<float>(in)));
     std::vector<float> scales;
+    scales.reserve(static_cast<std::size_t>(groups));
     for (std::int64_t i = 0; i < groups; ++i)
       scales.push_back(scale * spread(random) * (random() % 2 == 0 ? 1.0F : -1.0F));
     for (const float s : scales) push(s);
@@ -93,6 +94,7 @@ inline std::vector<float> random_floats(std::int64_t n, std::uint32_t seed, floa
 inline std::vector<TokenId> random_tokens(std::int64_t n, std::int64_t vocab, std::uint32_t seed) {
   std::mt19937 random(seed);
   std::vector<TokenId> tokens;
+  tokens.reserve(static_cast<std::size_t>(n));
   for (std::int64_t i = 0; i < n; ++i)
     tokens.push_back(static_cast<TokenId>(random() % static_cast<std::uint32_t>(vocab)));
   return tokens;
