@@ -77,9 +77,9 @@ function(lily_metal_preprocessed out file)
   set(${out} ${preprocessed} PARENT_SCOPE)
 endfunction()
 
-# lily_metal_kernels(out plain|checked FILE...): sources and objects that a target adds to have these kernels linked
-# in, as linked_kernels().
-function(lily_metal_kernels out flavour)
+# lily_metal_kernels(out target plain|checked FILE...): sources and objects that the target adds to have these kernels
+# linked in, as linked_kernels().
+function(lily_metal_kernels out target flavour)
   file(GLOB shim CONFIGURE_DEPENDS ${metal_emulator}/*.h ${metal_emulator}/include/*)
   set(sources "")
   set(declarations "")
@@ -99,7 +99,7 @@ function(lily_metal_kernels out flavour)
     string(APPEND entries "&${table}, ")
   endforeach()
   set_source_files_properties(${sources} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
-  set(tables ${CMAKE_CURRENT_BINARY_DIR}/metal/${flavour}/kernel_tables.cpp)
+  set(tables ${CMAKE_CURRENT_BINARY_DIR}/metal/${target}_kernels.cpp)
   configure_file(${PROJECT_SOURCE_DIR}/cmake/kernel_tables.cpp.in ${tables} @ONLY)
   set(${out} ${tables} ${sources} PARENT_SCOPE)
 endfunction()
