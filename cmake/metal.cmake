@@ -22,6 +22,8 @@ if(CMAKE_SYSTEM_NAME STREQUAL "Linux" AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_
   else()
     message(WARNING "Metal kernels: no clang of 17 or later, so no --backend metal-emulated and no tests of them")
   endif()
+else()
+  message(STATUS "Metal kernels: not compiled for the CPU in this build (Linux on x86-64, without sanitizers)")
 endif()
 
 set(metal_emulator ${PROJECT_SOURCE_DIR}/src/backend/metal/emulator)
