@@ -1,6 +1,5 @@
 // The five blocks for decoding rows, and what both phases share: which kernels run, on what.
 #include <algorithm>
-#include <cstring>
 
 #include "backend/metal/metal_backend.h"
 
@@ -9,9 +8,6 @@ namespace {
 
 constexpr std::uint32_t kThreads = kDotSimdgroups * kSimd;
 
-std::uint32_t blocks(std::int64_t count, std::int64_t size) {
-  return static_cast<std::uint32_t>((count + size - 1) / size);
-}
 /// Rows of a matrix that a threadgroup of a matrix-vector kernel sums, `rows` a lane.
 std::int64_t rows_of_group(std::int64_t in, int rows) {
   return std::int64_t{kDotSimdgroups} * (kSimd / lanes_of_row(static_cast<int>(in))) * rows;
@@ -38,7 +34,7 @@ void MetalBackend::embed_rows(const RowBlock& rows, const View& residual) {
       .write(4, residual)
       .value(5, EmbedArgs{.hidden = static_cast<int>(s_.hidden), .rows = rows.rows()})
       .dispatch(
-          {.x = blocks(s_.hidden * e.bits / 32, kThreads), .y = static_cast<std::uint32_t>(rows.rows())},
+          {.x = groups_of(kThreads, s_.hidden * e.bits / 32), .y = static_cast<std::uint32_t>(rows.rows())},
           kThreads);
 }
 
@@ -66,9 +62,26 @@ void MetalBackend::project(const Stack& stack, const Projection& p) {
                               .rows = p.rows,
                               .indexed = indexed ? 1 : 0,
                               .eps = s_.rms_norm_eps})
-        .dispatch({.x = blocks(m.out, rows_of_group(m.in, kDotRows)), .y = blocks(p.rows, tokens_of(tokens))},
-                  kThreads);
+        .dispatch(
+            {.x = groups_of(rows_of_group(m.in, kDotRows), m.out), .y = groups_of(tokens_of(tokens), p.rows)},
+            kThreads);
   }
+}
+
+// residual += matrix * x, by the kernel in use.
+void MetalBackend::add_product(const Matrix& m, const View& x, int gate_stride) {
+  const int rows = decode_rows();
+  encoder_.read(0, x);
+  bind(1, m);
+  encoder_.write(4, decode_residual())
+      .value(5, AddProductArgs{.in = static_cast<int>(m.in),
+                               .out = static_cast<int>(m.out),
+                               .rows = rows,
+                               .gate_stride = gate_stride,
+                               .eps = s_.rms_norm_eps})
+      .dispatch({.x = groups_of(rows_of_group(m.in, kDotRows), m.out),
+                 .y = groups_of(tokens_of(tokens_index(rows)), rows)},
+                kThreads);
 }
 
 // ---- gated delta rule
@@ -116,21 +129,11 @@ void MetalBackend::recurrent_decode(const RecurrentOnDevice& w, int linear_index
                  .z = static_cast<std::uint32_t>(rows)},
                 kDeltaThreads);
 
-  const Matrix& m = w.out_proj;
-  const std::size_t tokens = tokens_index(rows);
-  encoder_.use(*pipelines_.add_gated_norm[bits_index(m.bits)][tokens]).read(0, d.mixed);
-  bind(1, m);
-  encoder_.write(4, decode_residual())
-      .value(5, AddProductArgs{.in = static_cast<int>(m.in),
-                               .out = static_cast<int>(m.out),
-                               .rows = rows,
-                               .gate_stride = args.stride,
-                               .eps = s_.rms_norm_eps})
+  encoder_.use(*pipelines_.add_gated_norm[bits_index(w.out_proj.bits)][tokens_index(rows)])
       .read(6, floats(d.projected, args.z_offset))
       .read(7, d.squares)
-      .constants(8, w.norm)
-      .dispatch({.x = blocks(m.out, rows_of_group(m.in, kDotRows)), .y = blocks(rows, tokens_of(tokens))},
-                kThreads);
+      .constants(8, w.norm);
+  add_product(w.out_proj, d.mixed, args.stride);
 }
 
 // ---- attention
@@ -169,7 +172,7 @@ void MetalBackend::prepare_heads(const AttentionOnDevice& w, const AttentionArgs
       .write(8, pages_)
       .write(9, query)
       .value(10, args)
-      .dispatch({.x = blocks(args.query_heads + 2 * args.kv_heads, kHeadSimdgroups),
+      .dispatch({.x = groups_of(kHeadSimdgroups, args.query_heads + 2 * args.kv_heads),
                  .y = static_cast<std::uint32_t>(args.rows)},
                 kHeadSimdgroups * kSimd);
 }
@@ -181,20 +184,10 @@ void MetalBackend::attention_decode(const AttentionOnDevice& w, int attention_in
   const AttentionArgs args = attention_args(w, attention_index, decode_);
   prepare_heads(w, args, decode_, d.projected, d.query);
   const std::int64_t group = s_.query_heads / s_.kv_heads;
-  attend_ranges(args, s_.kv_heads * blocks(group, kQueryTile));
+  attend_ranges(args, s_.kv_heads * groups_of(kQueryTile, group));
 
-  const Matrix& m = w.out_proj;
-  const std::size_t tokens = tokens_index(rows);
-  encoder_.use(*pipelines_.add_plain[bits_index(m.bits)][tokens]).read(0, d.mixed);
-  bind(1, m);
-  encoder_.write(4, decode_residual())
-      .value(5, AddProductArgs{.in = static_cast<int>(m.in),
-                               .out = static_cast<int>(m.out),
-                               .rows = rows,
-                               .gate_stride = 0,
-                               .eps = s_.rms_norm_eps})
-      .dispatch({.x = blocks(m.out, rows_of_group(m.in, kDotRows)), .y = blocks(rows, tokens_of(tokens))},
-                kThreads);
+  encoder_.use(*pipelines_.add_plain[bits_index(w.out_proj.bits)][tokens_index(rows)]);
+  add_product(w.out_proj, d.mixed, 0);
 }
 
 void MetalBackend::attend_ranges(const AttentionArgs& args, std::int64_t tiles) {
@@ -217,7 +210,7 @@ void MetalBackend::attend_ranges(const AttentionArgs& args, std::int64_t tiles) 
       .write(7, d.stats)
       .write(8, d.mixed)
       .value(9, args)
-      .dispatch({.x = blocks(ranges, kRangeSimdgroups), .y = static_cast<std::uint32_t>(tiles), .z = rows},
+      .dispatch({.x = groups_of(kRangeSimdgroups, ranges), .y = static_cast<std::uint32_t>(tiles), .z = rows},
                 kRangeSimdgroups * kSimd);
   if (ranges == 1) return;
   encoder_.use(*pipelines_.join_ranges)
@@ -262,7 +255,7 @@ void MetalBackend::moe_decode(const MoeOnDevice& w) {
   bind(5, w.shared_up);
   encoder_.write(8, d.shared)
       .value(9, GatedArgs{.in = args.hidden, .out = args.shared_width, .rows = args.rows, .eps = args.eps})
-      .dispatch({.x = blocks(args.shared_width, rows_of_group(args.hidden, kGatedColumns)),
+      .dispatch({.x = groups_of(rows_of_group(args.hidden, kGatedColumns), args.shared_width),
                  .y = static_cast<std::uint32_t>(args.rows)},
                 kThreads);
   experts_in(w, args);
@@ -281,7 +274,7 @@ void MetalBackend::experts_in(const MoeOnDevice& w, const MoeArgs& args) {
       .write(10, d.chosen)
       .write(11, d.weights)
       .value(12, args)
-      .dispatch({.x = blocks(args.expert_width, rows_of_group(args.hidden, kGatedColumns)),
+      .dispatch({.x = groups_of(rows_of_group(args.hidden, kGatedColumns), args.expert_width),
                  .y = static_cast<std::uint32_t>(args.experts_per_token),
                  .z = static_cast<std::uint32_t>(args.rows)},
                 kThreads);
@@ -299,7 +292,7 @@ void MetalBackend::experts_out(const MoeOnDevice& w, const MoeArgs& args) {
   bind(8, w.shared_down);
   encoder_.write(11, decode_residual())
       .value(12, args)
-      .dispatch({.x = blocks(args.hidden, kExpertsOutRows), .y = static_cast<std::uint32_t>(args.rows)},
+      .dispatch({.x = groups_of(kExpertsOutRows, args.hidden), .y = static_cast<std::uint32_t>(args.rows)},
                 static_cast<std::uint32_t>((args.experts_per_token + 1) * kSimd));
 }
 

@@ -4,13 +4,13 @@
 namespace lily::metal {
 namespace {
 
-std::uint32_t blocks(std::int64_t count, std::int64_t size) {
-  return static_cast<std::uint32_t>((count + size - 1) / size);
-}
-
 // macOS ends lists that keep the GPU for some seconds, and a list is encoded before the device sees it. From
 // this many rows on a layer takes long enough to be a list of its own.
 constexpr int kSliceRows = 256;
+
+std::size_t height_index(int tile_rows) {
+  return tile_rows == kTallTileRows ? 1 : 0;
+}
 
 }  // namespace
 
@@ -29,29 +29,29 @@ void MetalBackend::norm_prefill_rows(const View& gain) {
       .dispatch({.x = static_cast<std::uint32_t>(prefill_rows())}, kRowThreads);
 }
 
-void MetalBackend::multiply(const Pipelines::ByBits& kernel, const Matrix& matrix, const Product& p,
+void MetalBackend::multiply(const Pipelines::ByBitsAndHeight& kernel, const Matrix& matrix, const Product& p,
                             std::int64_t out_stride) {
   const bool indexed = p.index.buffer != nullptr;
   const bool weighted = p.weight.buffer != nullptr;
-  encoder_.use(*kernel[bits_index(matrix.bits)])
+  encoder_.use(*kernel[bits_index(matrix.bits)][height_index(p.tile_rows)])
       .read(0, p.input)
       .read(1, indexed ? p.index : p.input)
       .read(2, p.tiles);
   bind(3, matrix);
-  encoder_.write(6, p.out)
+  (p.is_part ? encoder_.write_part(6, p.out) : encoder_.write(6, p.out))
       .read(7, weighted ? p.weight : p.input)
       .value(8, GemmArgs{.in = static_cast<int>(matrix.in),
                          .out = static_cast<int>(matrix.out),
                          .out_stride = static_cast<int>(out_stride),
                          .indexed = indexed ? 1 : 0,
                          .weighted = weighted ? 1 : 0})
-      .dispatch({.x = static_cast<std::uint32_t>(p.tile_count), .y = blocks(matrix.out, kTileColumns)},
+      .dispatch({.x = static_cast<std::uint32_t>(p.tile_count), .y = groups_of(kTileColumns, matrix.out)},
                 kTileThreads);
 }
 
 void MetalBackend::multiply_gated(const Matrix& gate, const Matrix& up, const Product& p) {
   const bool indexed = p.index.buffer != nullptr;
-  encoder_.use(*pipelines_.gemm_gated[bits_index(gate.bits)][bits_index(up.bits)])
+  encoder_.use(*pipelines_.gemm_gated[bits_index(gate.bits)][bits_index(up.bits)][height_index(p.tile_rows)])
       .read(0, p.input)
       .read(1, indexed ? p.index : p.input)
       .read(2, p.tiles);
@@ -63,14 +63,15 @@ void MetalBackend::multiply_gated(const Matrix& gate, const Matrix& up, const Pr
                           .out_stride = static_cast<int>(gate.out),
                           .indexed = indexed ? 1 : 0,
                           .weighted = 0})
-      .dispatch({.x = static_cast<std::uint32_t>(p.tile_count), .y = blocks(gate.out, kTileColumns / 2)},
+      .dispatch({.x = static_cast<std::uint32_t>(p.tile_count), .y = groups_of(kTileColumns / 2, gate.out)},
                 kTileThreads);
 }
 
 void MetalBackend::project_prefill(const Stack& stack, const View& out) {
   for (const Stack::Part& part : stack.parts) {
-    multiply(pipelines_.gemm_store, part.matrix, dense(scratch_.prefill.normed, out.from(part.first * 4)),
-             stack.out);
+    Product p = dense(scratch_.prefill.normed, out.from(part.first * 4));
+    p.is_part = true;
+    multiply(pipelines_.gemm_store, part.matrix, p, stack.out);
   }
 }
 
@@ -90,8 +91,9 @@ void MetalBackend::recurrent_prefill(const RecurrentOnDevice& w, int linear_inde
       .constants(3, prefill_.chunk_row_of)
       .write(4, p.mixed)
       .value(5, args)
-      .dispatch({.x = blocks(args.value_heads, kHeadSimdgroups), .y = static_cast<std::uint32_t>(args.rows)},
-                kHeadSimdgroups * kSimd);
+      .dispatch(
+          {.x = groups_of(kHeadSimdgroups, args.value_heads), .y = static_cast<std::uint32_t>(args.rows)},
+          kHeadSimdgroups * kSimd);
   multiply(pipelines_.gemm_add, w.out_proj, dense(p.mixed, scratch_.residual), s_.hidden);
 }
 
@@ -111,7 +113,7 @@ void MetalBackend::convolve(const RecurrentOnDevice& w, const DeltaArgs& args) {
       .write(10, p.value)
       .write(11, p.gates)
       .value(12, args)
-      .dispatch({.x = blocks(args.key_heads + args.value_heads, kHeadSimdgroups),
+      .dispatch({.x = groups_of(kHeadSimdgroups, args.key_heads + args.value_heads),
                  .y = static_cast<std::uint32_t>(args.chunks * kDeltaChunk)},
                 kHeadSimdgroups * kSimd);
   encoder_.use(*pipelines_.keep_rows)
@@ -119,7 +121,7 @@ void MetalBackend::convolve(const RecurrentOnDevice& w, const DeltaArgs& args) {
       .write(1, slots_)
       .constants(2, prefill_.segment_rows)
       .value(3, args)
-      .dispatch({.x = blocks(s_.conv_channels(), kRowThreads),
+      .dispatch({.x = groups_of(kRowThreads, s_.conv_channels()),
                  .y = static_cast<std::uint32_t>(prefill_.segments())},
                 kRowThreads);
 }
@@ -170,7 +172,7 @@ void MetalBackend::attention_prefill(const AttentionOnDevice& w, int attention_i
       .constants(4, prefill_.pages)
       .write(5, p.mixed)
       .value(6, args)
-      .dispatch({.x = blocks(longest, kRangeSimdgroups * kQueryTile),
+      .dispatch({.x = groups_of(kRangeSimdgroups * kQueryTile, longest),
                  .y = static_cast<std::uint32_t>(args.kv_heads),
                  .z = static_cast<std::uint32_t>(prefill_.segments())},
                 kRangeSimdgroups * kSimd);
@@ -186,7 +188,7 @@ void MetalBackend::moe_prefill(const MoeOnDevice& w) {
   norm_prefill_rows(w.norm);
   encoder_.use(*pipelines_.zero_counts)
       .write(0, p.counts)
-      .dispatch({.x = blocks(kMaxExperts, kRowThreads)}, kRowThreads);
+      .dispatch({.x = groups_of(kRowThreads, kMaxExperts)}, kRowThreads);
   multiply_gated(w.shared_gate, w.shared_up, dense(p.normed, p.shared));
   sort_rows();
   expert_products(w);
@@ -199,8 +201,14 @@ void MetalBackend::moe_prefill(const MoeOnDevice& w) {
       .write(2, scratch_.residual)
       .value(3, CombineArgs{.hidden = static_cast<int>(s_.hidden),
                             .experts_per_token = static_cast<int>(s_.experts_per_token)})
-      .dispatch({.x = blocks(s_.hidden, kRowThreads), .y = static_cast<std::uint32_t>(prefill_rows())},
+      .dispatch({.x = groups_of(kRowThreads, s_.hidden), .y = static_cast<std::uint32_t>(prefill_rows())},
                 kRowThreads);
+}
+
+// By the rows that an expert gets on average; how many each one gets is known to the device alone.
+int MetalBackend::expert_tile_rows() const {
+  const std::int64_t average = prefill_rows() * s_.experts_per_token / s_.experts;
+  return average >= kTallTileRows ? kTallTileRows : kTileRows;
 }
 
 // Lists of each expert's rows, made on the device.
@@ -211,7 +219,8 @@ void MetalBackend::sort_rows() {
                        .experts_per_token = static_cast<int>(s_.experts_per_token),
                        .logits_stride = static_cast<int>(s_.experts + 1),
                        .rows = prefill_rows(),
-                       .most_tiles = static_cast<int>(most_tiles(s_, prefill_rows()))};
+                       .most_tiles = static_cast<int>(most_tiles(s_, prefill_rows())),
+                       .tile_rows = expert_tile_rows()};
   encoder_.use(*pipelines_.choose_rows)
       .read(0, p.logits)
       .write(1, p.chosen)
@@ -220,7 +229,7 @@ void MetalBackend::sort_rows() {
       .write(4, p.share)
       .write(5, p.counts)
       .value(6, args)
-      .dispatch({.x = blocks(args.rows, kRouteSimdgroups)}, kRouteSimdgroups * kSimd);
+      .dispatch({.x = groups_of(kRouteSimdgroups, args.rows)}, kRouteSimdgroups * kSimd);
   encoder_.use(*pipelines_.list_tiles)
       .read(0, p.counts)
       .write(1, p.first)
@@ -235,20 +244,25 @@ void MetalBackend::sort_rows() {
       .write(4, p.row_index)
       .write(5, p.row_weight)
       .value(6, args)
-      .dispatch({.x = blocks(choices, kPlaceThreads)}, kPlaceThreads);
+      .dispatch({.x = groups_of(kPlaceThreads, choices)}, kPlaceThreads);
 }
 
 void MetalBackend::expert_products(const MoeOnDevice& w) {
   const PrefillScratch& p = scratch_.prefill;
   const std::int64_t tiles = most_tiles(s_, prefill_rows());
-  multiply_gated(
-      w.gate, w.up,
-      {.input = p.normed, .out = p.expanded, .tiles = p.tiles, .tile_count = tiles, .index = p.row_index});
+  multiply_gated(w.gate, w.up,
+                 {.input = p.normed,
+                  .out = p.expanded,
+                  .tiles = p.tiles,
+                  .tile_count = tiles,
+                  .tile_rows = expert_tile_rows(),
+                  .index = p.row_index});
   multiply(pipelines_.gemm_down, w.down,
            {.input = p.expanded,
             .out = p.expert_out,
             .tiles = p.tiles,
             .tile_count = tiles,
+            .tile_rows = expert_tile_rows(),
             .weight = p.row_weight},
            s_.hidden);
 }

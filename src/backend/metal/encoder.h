@@ -9,6 +9,11 @@
 
 namespace lily::metal {
 
+/// Threadgroups of `size` that cover `count`.
+[[nodiscard]] constexpr std::uint32_t groups_of(std::int64_t size, std::int64_t count) {
+  return static_cast<std::uint32_t>((count + size - 1) / size);
+}
+
 class Encoder {
  public:
   explicit Encoder(GpuDevice& device) : device_(device) {}

@@ -82,6 +82,7 @@ class MetalBackend final : public Backend {
   void project(const Stack& stack, const Projection& p);
   void prepare_heads(const AttentionOnDevice& w, const AttentionArgs& args, const RowBlock& rows,
                      const View& projected, const View& query);
+  void add_product(const Matrix& matrix, const View& x, int gate_stride);
   void recurrent_decode(const RecurrentOnDevice& w, int linear_index);
   void attention_decode(const AttentionOnDevice& w, int attention_index);
   void attend_ranges(const AttentionArgs& args, std::int64_t tiles);
@@ -97,21 +98,28 @@ class MetalBackend final : public Backend {
     View out;
     View tiles;
     std::int64_t tile_count = 0;
+    int tile_rows = kTileRows;
     View index = {};
     View weight = {};
+    bool is_part = false;  ///< of a stack's outputs
   };
-  void multiply(const Pipelines::ByBits& kernel, const Matrix& matrix, const Product& p,
+  void multiply(const Pipelines::ByBitsAndHeight& kernel, const Matrix& matrix, const Product& p,
                 std::int64_t out_stride);
   void multiply_gated(const Matrix& gate, const Matrix& up, const Product& p);
   /// A product over all prefill rows.
   [[nodiscard]] Product dense(const View& input, const View& out) const {
-    return {.input = input, .out = out, .tiles = prefill_.tiles, .tile_count = prefill_.dense_tiles()};
+    return {.input = input,
+            .out = out,
+            .tiles = prefill_.tiles,
+            .tile_count = prefill_.dense_tiles(),
+            .tile_rows = prefill_.tile_rows()};
   }
   void recurrent_prefill(const RecurrentOnDevice& w, int linear_index);
   void convolve(const RecurrentOnDevice& w, const DeltaArgs& args);
   void run_delta_chunks(const DeltaArgs& args);
   void attention_prefill(const AttentionOnDevice& w, int attention_index);
   void moe_prefill(const MoeOnDevice& w);
+  [[nodiscard]] int expert_tile_rows() const;
   void sort_rows();
   void expert_products(const MoeOnDevice& w);
   /// Hands over long prefill steps layer by layer, so that the device starts early and no list takes seconds.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "backend/metal/kernels/kernels.h"
+
 namespace lily::metal {
 namespace {
 
@@ -35,6 +37,12 @@ class Compiler {
         compile(to[bits_index(a)][bits_index(b)], fmt::format("{}_q{}_q{}", name, a, b));
     }
   }
+  void compile_tiles(Pipelines::ByBitsAndHeight& to, const std::string& name) {
+    for (const int bits : kBits) {
+      compile(to[bits_index(bits)][0], fmt::format("{}_q{}_r{}", name, bits, kTileRows));
+      compile(to[bits_index(bits)][1], fmt::format("{}_q{}_r{}", name, bits, kTallTileRows));
+    }
+  }
   [[nodiscard]] Result<void> status() && { return std::move(status_); }
 
  private:
@@ -58,11 +66,12 @@ Result<Pipelines> Pipelines::compile(GpuDevice& device) {
   compiler.compile(p.prepare_heads, "prepare_heads");
   compiler.compile(p.attend_ranges, "attend_ranges");
   compiler.compile(p.join_ranges, "join_ranges");
-  compiler.compile(p.gemm_store, "gemm_store");
-  compiler.compile(p.gemm_add, "gemm_add");
-  compiler.compile(p.gemm_down, "gemm_down");
-  compiler.compile(p.gemm_down_add, "gemm_down_add");
-  compiler.compile(p.gemm_gated, "gemm_gated");
+  compiler.compile_tiles(p.gemm_store, "gemm_store");
+  compiler.compile_tiles(p.gemm_add, "gemm_add");
+  compiler.compile_tiles(p.gemm_down, "gemm_down");
+  compiler.compile_tiles(p.gemm_down_add, "gemm_down_add");
+  for (const int gate : kBits)
+    compiler.compile_tiles(p.gemm_gated[bits_index(gate)], fmt::format("gemm_gated_q{}", gate));
   compiler.compile(p.norm_rows, "norm_rows");
   compiler.compile(p.convolve_rows, "convolve_rows");
   compiler.compile(p.keep_rows, "keep_rows");

@@ -25,6 +25,7 @@ struct Pipelines {
   using Pipeline = std::unique_ptr<GpuPipeline>;
   using ByBits = std::array<Pipeline, 2>;
   using ByBitsAndTokens = std::array<std::array<Pipeline, 3>, 2>;
+  using ByBitsAndHeight = std::array<std::array<Pipeline, 2>, 2>;  ///< tiles of kTileRows, of kTallTileRows
   using ByTwoBits = std::array<ByBits, 2>;
 
   ByBits embed;
@@ -38,11 +39,11 @@ struct Pipelines {
   Pipeline prepare_heads;
   Pipeline attend_ranges;
   Pipeline join_ranges;
-  ByBits gemm_store;
-  ByBits gemm_add;
-  ByBits gemm_down;
-  ByBits gemm_down_add;
-  ByTwoBits gemm_gated;  ///< [gate][up]
+  ByBitsAndHeight gemm_store;
+  ByBitsAndHeight gemm_add;
+  ByBitsAndHeight gemm_down;
+  ByBitsAndHeight gemm_down_add;
+  std::array<ByBitsAndHeight, 2> gemm_gated;  ///< [gate][up]
   Pipeline norm_rows;
   Pipeline convolve_rows;
   Pipeline keep_rows;

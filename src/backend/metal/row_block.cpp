@@ -79,7 +79,7 @@ void RowBlock::add_row(const Segment& segment, int chunk, int i, int end) {
 void RowBlock::close() {
   for (int i = 0; i < dense_tiles(); ++i) {
     tiles.as<Tile>()[i] = {
-        .expert = 0, .start = i * kTileRows, .rows = std::min(rows_ - i * kTileRows, kTileRows)};
+        .expert = 0, .start = i * tile_rows(), .rows = std::min(rows_ - i * tile_rows(), tile_rows())};
   }
 }
 

@@ -13,6 +13,7 @@ namespace lily::metal {
 
 class RowBlock {
  public:
+  static constexpr int kTallFrom = 256;  ///< rows
   struct Limits {
     std::int64_t rows = 0;
     std::int64_t segments = 0;
@@ -26,7 +27,9 @@ class RowBlock {
   void add(const Segment& segment);
   /// After the last add(): the tiles of dense products.
   void close();
-  [[nodiscard]] int dense_tiles() const { return (rows_ + kTileRows - 1) / kTileRows; }
+  /// Tall where enough of them remain to keep the device busy.
+  [[nodiscard]] int tile_rows() const { return rows_ >= kTallFrom ? kTallTileRows : kTileRows; }
+  [[nodiscard]] int dense_tiles() const { return (rows_ + tile_rows() - 1) / tile_rows(); }
   [[nodiscard]] std::int64_t most_chunks() const;
 
   [[nodiscard]] int rows() const { return rows_; }

@@ -106,19 +106,24 @@ TEST(MetalBackend, AnyNumberOfDecodingRowsGivesEqualBits) {
   }
 }
 
-// Prompts are cut on the grid of 64; one row may remain.
+// Prompts are cut on the grid of 64; one row may remain. 257 rows take tall tiles, 64 short ones.
 TEST(MetalBackend, PrefillGivesEqualBitsHoweverItIsCut) {
-  const RandomModel model({});
-  const auto backend = make(model);
-  const auto a = random_tokens(150, model.weights().shapes.vocab, 4);
+  const RandomModel model({.hidden = 64, .vocab = 40, .expert_width = 64, .shared_width = 64});
+  auto made =
+      make_backend({.name = "metal-emulated"}, model.weights(), {.kv_pages = 4, .slots = 2, .max_rows = 260});
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  Backend& backend = **made;
+  backend.zero_slot(0);
+  backend.zero_slot(1);
+  const auto a = random_tokens(257, 40, 4);
   const std::span<const TokenId> x(a);
-  Timeline whole{.pages = {0}, .slot = 0};
-  const auto expected = run_step(*backend, model.weights(), {whole.extend(x.subspan(0, 129), Logits::kLast)});
-  Timeline cut{.pages = {1}, .slot = 1};
-  run_step(*backend, model.weights(), {cut.extend(x.subspan(0, 64), Logits::kNone)});
-  run_step(*backend, model.weights(), {cut.extend(x.subspan(64, 64), Logits::kNone)});
+  Timeline whole{.pages = {0, 2}, .slot = 0};
+  const auto expected = run_step(backend, model.weights(), {whole.extend(x, Logits::kLast)});
+  Timeline cut{.pages = {1, 3}, .slot = 1};
+  for (std::size_t i = 0; i < 256; i += 64)
+    run_step(backend, model.weights(), {cut.extend(x.subspan(i, 64), Logits::kNone)});
   EXPECT_EQ(
-      run_step(*backend, model.weights(), {cut.extend(x.subspan(128, 1), Logits::kLast, Phase::kPrefill)}),
+      run_step(backend, model.weights(), {cut.extend(x.subspan(256, 1), Logits::kLast, Phase::kPrefill)}),
       expected);
 }
 

@@ -157,7 +157,7 @@ TEST(MetalKernels, ExpertsOut) {
 
 // Every row's choices come out of the sort once, in its expert's list, with their weights and tiles.
 TEST(MetalKernels, RowsAreSortedByExpert) {
-  for (const int rows : {1, 5, 70}) {
+  for (const auto& [rows, height] : {std::pair{1, 32}, {5, 32}, {70, 32}, {70, 64}}) {
     constexpr int kExperts = 17;
     constexpr int kPerToken = 3;
     const int most = rows * kPerToken / metal::kTileRows + kExperts;
@@ -165,7 +165,8 @@ TEST(MetalKernels, RowsAreSortedByExpert) {
                                    .experts_per_token = kPerToken,
                                    .logits_stride = kExperts + 1,
                                    .rows = rows,
-                                   .most_tiles = most};
+                                   .most_tiles = most,
+                                   .tile_rows = height};
     Floats logits = random_floats(std::int64_t{rows} * (kExperts + 1), 3);
     for (int t = 0; t < rows; ++t) logits[at(t * (kExperts + 1) + 4)] = 6;  // everybody's first
     const std::int64_t choices = std::int64_t{rows} * kPerToken;
@@ -199,7 +200,7 @@ TEST(MetalKernels, RowsAreSortedByExpert) {
     std::vector<int> expert_of(at(choices), -1);
     std::int64_t listed = 0;
     for (const metal::Tile& tile : values_of<metal::Tile>(*tiles)) {
-      ASSERT_LE(tile.rows, metal::kTileRows);
+      ASSERT_LE(tile.rows, height);
       for (int i = tile.start; i < tile.start + tile.rows; ++i, ++listed) expert_of[at(i)] = tile.expert;
     }
     EXPECT_EQ(listed, choices);

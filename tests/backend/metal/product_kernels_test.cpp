@@ -212,13 +212,13 @@ struct ExpertRows {
   std::vector<int> expert;  ///< of each list row
   std::vector<metal::Tile> tiles;
 };
-ExpertRows expert_rows(int input_rows) {
+ExpertRows expert_rows(int input_rows, int height) {
   ExpertRows r;
-  for (const auto& [expert, count] : {std::pair{0, 3}, std::pair{2, 33}}) {
-    for (int start = 0; start < count; start += metal::kTileRows) {
+  for (const auto& [expert, count] : {std::pair{0, 3}, std::pair{2, 66}}) {
+    for (int start = 0; start < count; start += height) {
       r.tiles.push_back({.expert = expert,
                          .start = static_cast<int>(r.index.size()) + start,
-                         .rows = std::min(count - start, metal::kTileRows)});
+                         .rows = std::min(count - start, height)});
     }
     for (int i = 0; i < count; ++i) {
       r.index.push_back((i * 7 + expert) % input_rows);
@@ -247,11 +247,11 @@ TEST(MetalKernels, Gemm) {
                                {"gemm_add", true, true, false, 2e-3},
                                {"gemm_down_add", false, true, false, 1.2e-2},
                                {"gemm_down", false, false, true, 1.5e-2}}) {
-    for (const int bits : {4, 8}) {
+    for (const auto& [bits, height] : {std::pair{4, 32}, {4, 64}, {8, 32}, {8, 64}}) {
       const int in = 192;
       const int out = 71;
       const int stride = 80;
-      const ExpertRows rows = expert_rows(20);
+      const ExpertRows rows = expert_rows(20, height);
       const auto count = static_cast<std::int64_t>(rows.index.size());
       const MatrixCase matrix(3, out, in, bits, 8);
       const Floats x = rounded(random_floats(std::int64_t{20} * in, 3), kind.half);
@@ -262,7 +262,7 @@ TEST(MetalKernels, Gemm) {
       const metal::GemmArgs args = {.in = in, .out = out, .out_stride = stride, .indexed = 1, .weighted = 1};
       const Buffer buffers[] = {kind.half ? upload(to_half(x)) : upload(to_bf16(x)), upload(rows.index),
                                 upload(rows.tiles), upload(weight), argument(args)};
-      expect_run(fmt::format("{}_q{}", kind.name, bits),
+      expect_run(fmt::format("{}_q{}_r{}", kind.name, bits, height),
                  join({{buffers[0].get(), buffers[1].get(), buffers[2].get()},
                        matrix.buffers(),
                        {got.get(), buffers[3].get(), buffers[4].get()}}),
@@ -291,10 +291,10 @@ TEST(MetalKernels, Gemm) {
 
 TEST(MetalKernels, GatedGemm) {
   for (const int gate_bits : {4, 8}) {
-    for (const int up_bits : {4, 8}) {
+    for (const auto& [up_bits, height] : {std::pair{4, 32}, {4, 64}, {8, 32}, {8, 64}}) {
       const int in = 128;
       const int out = 39;
-      const ExpertRows rows = expert_rows(12);
+      const ExpertRows rows = expert_rows(12, height);
       const auto count = static_cast<std::int64_t>(rows.index.size());
       const MatrixCase gate(3, out, in, gate_bits, 1);
       const MatrixCase up(3, out, in, up_bits, 2);
@@ -302,7 +302,7 @@ TEST(MetalKernels, GatedGemm) {
       const Buffer got = upload(to_bf16(Floats(static_cast<std::size_t>(count * out), std::nanf(""))));
       const metal::GemmArgs args = {.in = in, .out = out, .out_stride = out, .indexed = 1, .weighted = 0};
       const Buffer buffers[] = {upload(to_half(x)), upload(rows.index), upload(rows.tiles), argument(args)};
-      expect_run(fmt::format("gemm_gated_q{}_q{}", gate_bits, up_bits),
+      expect_run(fmt::format("gemm_gated_q{}_q{}_r{}", gate_bits, up_bits, height),
                  join({{buffers[0].get(), buffers[1].get(), buffers[2].get()},
                        gate.buffers(),
                        up.buffers(),

@@ -1,6 +1,6 @@
 // Products of many rows with quantised matrices: a threadgroup dequantises kTileColumns matrix rows by a group
-// of 64 inputs into threadgroup memory and multiplies them with kTileRows rows of activations, in 8x8 matrices
-// with f32 sums. Dense products and those of sorted experts are the same kernels over a list of tiles.
+// of 64 inputs into threadgroup memory and multiplies them with kTileRows or kTallTileRows rows of activations,
+// in 8x8 matrices with f32 sums. Dense products and those of sorted experts are the same kernels over a list of tiles.
 //
 // A row's sums do not depend on its tile: each is taken over the inputs in their order.
 #include "tiles.h"
@@ -33,11 +33,11 @@ void fill_row(device const uint4* codes, device const bfloat* scales, device con
                     to + part * (kGroup / 2));
 }
 
-/// kTileRows rows of a group of activations; rows that the tile lacks are zeros.
-template <class T>
+/// kHeight rows of a group of activations; rows that the tile lacks are zeros.
+template <int kHeight, class T>
 void fill_activations(device const T* input, device const int* index, constant GemmArgs& a, int start, int rows,
                       int group, int tid, threadgroup T* to) {
-  constexpr int kColumns = kTileRows * kGroup / kTileThreads;  // of a thread
+  constexpr int kColumns = kHeight * kGroup / kTileThreads;  // of a thread
   const int r = tid / (kGroup / kColumns);
   const int c = tid % (kGroup / kColumns) * kColumns;
   threadgroup T* row = to + r * kTileStride + c;
@@ -64,18 +64,20 @@ struct StoreBfloat {
   void put(ulong at, float x) { out[at] = bfloat(x); }
 };
 
-/// A SIMD-group's quarter of a tile: 16 rows and 32 matrix rows, in two runs of 16 that begin at column
-/// `first[0]` and `first[1]` of the tile. Only as many rows as the tile has are multiplied.
+/// A SIMD-group's quarter of a tile: half of its rows and 32 matrix rows, in two runs of 16. Only as many rows
+/// as the tile has are multiplied.
+template <int kHeight>
 struct Quarter {
-  FloatTile sums[2][4];
+  FloatTile sums[kHeight / 16][4];
 };
-inline void clear_sums(thread Quarter& q) {
-  for (int i = 0; i < 2; ++i) {
+template <int kHeight>
+void clear_sums(thread Quarter<kHeight>& q) {
+  for (int i = 0; i < kHeight / 16; ++i) {
     for (int j = 0; j < 4; ++j) q.sums[i][j] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
   }
 }
-template <class T>
-void multiply_group(thread Quarter& q, threadgroup const T* activations, threadgroup const T* weights, int row,
+template <int kHeight, class T>
+void multiply_group(thread Quarter<kHeight>& q, threadgroup const T* activations, threadgroup const T* weights, int row,
                     int first, int second, int rows) {
   for (int k = 0; k < kGroup; k += 8) {
     simdgroup_matrix<T, 8, 8> b[4];
@@ -83,7 +85,7 @@ void multiply_group(thread Quarter& q, threadgroup const T* activations, threadg
       const int column = (j < 2 ? first : second) + j % 2 * 8;
       simdgroup_load(b[j], weights + column * kTileStride + k, ulong(kTileStride), ulong2(0, 0), true);
     }
-    for (int i = 0; i < 2; ++i) {
+    for (int i = 0; i < kHeight / 16; ++i) {
       if (row + i * 8 >= rows) continue;
       simdgroup_matrix<T, 8, 8> x;
       simdgroup_load(x, activations + (row + i * 8) * kTileStride + k, ulong(kTileStride));
@@ -92,10 +94,10 @@ void multiply_group(thread Quarter& q, threadgroup const T* activations, threadg
   }
 }
 
-template <class T, class Out>
-void store_quarter(thread Quarter& q, thread Out& out, device const float* weight, constant GemmArgs& a, Tile tile,
+template <int kHeight, class Out>
+void store_quarter(thread Quarter<kHeight>& q, thread Out& out, device const float* weight, constant GemmArgs& a, Tile tile,
                    int row, int column, uint lane) {
-  for (int i = 0; i < 2; ++i) {
+  for (int i = 0; i < kHeight / 16; ++i) {
     const int r = row + i * 8 + matrix_row(lane);
     if (r >= tile.rows) continue;
     const float factor = a.weighted != 0 ? weight[tile.start + r] : 1.0f;
@@ -118,7 +120,7 @@ inline Tile load_tile(device const Tile* tiles, uint i) {
 }
 
 /// Grid (tiles, out / kTileColumns).
-template <int kBits, class T, class Out, class To>
+template <int kBits, int kHeight, class T, class Out, class To>
 [[kernel]] [[max_total_threads_per_threadgroup(128)]] void gemm(
     device const T* input [[buffer(0)]], device const int* index [[buffer(1)]],
     device const Tile* tiles [[buffer(2)]], device const uint4* codes [[buffer(3)]],
@@ -126,7 +128,7 @@ template <int kBits, class T, class Out, class To>
     device To* to [[buffer(6)]], device const float* weight [[buffer(7)]], constant GemmArgs& a [[buffer(8)]],
     uint2 tg [[threadgroup_position_in_grid]], uint thread_index [[thread_index_in_threadgroup]],
     uint simdgroup [[simdgroup_index_in_threadgroup]], uint lane [[thread_index_in_simdgroup]]) {
-  threadgroup T activations[kTileRows * kTileStride];
+  threadgroup T activations[kHeight * kTileStride];
   threadgroup T weights[kTileColumns * kTileStride];
   const Tile tile = load_tile(tiles, tg.x);
   if (tile.rows == 0) return;
@@ -134,36 +136,37 @@ template <int kBits, class T, class Out, class To>
   const int column = int(tg.y) * kTileColumns;
   const int filled = min(column + tid / 2, a.out - 1);
   const ulong source = ulong(tile.expert) * ulong(a.out) + ulong(filled);
-  const int row = int(simdgroup) / 2 * 16;
+  const int row = int(simdgroup) / 2 * (kHeight / 2);
   const int quarter_column = int(simdgroup) % 2 * 32;
-  Quarter q;
+  Quarter<kHeight> q;
   clear_sums(q);
   for (int group = 0; group < a.in / kGroup; ++group) {
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    fill_activations(input, index, a, tile.start, tile.rows, group, tid, activations);
+    fill_activations<kHeight>(input, index, a, tile.start, tile.rows, group, tid, activations);
     fill_row<kBits>(codes, scales, biases, a.in, source, group, tid % 2, weights + tid / 2 * kTileStride);
     threadgroup_barrier(mem_flags::mem_threadgroup);
     multiply_group(q, activations, weights, row, quarter_column, quarter_column + 16, tile.rows);
   }
   Out out;
   out.out = to;
-  store_quarter<T>(q, out, weight, a, tile, row, column + quarter_column, lane);
+  store_quarter(q, out, weight, a, tile, row, column + quarter_column, lane);
 }
-#define LILY_GEMM(name, bits, T, Out, To)                    \
-  template [[host_name(name "_q" #bits)]] [[kernel]] \
-  decltype(gemm<bits, T, Out, To>) gemm<bits, T, Out, To>;
-LILY_GEMM("gemm_store", 4, half, StoreFloat, float)
-LILY_GEMM("gemm_store", 8, half, StoreFloat, float)
-LILY_GEMM("gemm_add", 4, half, AddFloat, float)
-LILY_GEMM("gemm_add", 8, half, AddFloat, float)
-LILY_GEMM("gemm_down_add", 4, bfloat, AddFloat, float)
-LILY_GEMM("gemm_down_add", 8, bfloat, AddFloat, float)
-LILY_GEMM("gemm_down", 4, bfloat, StoreBfloat, bfloat)
-LILY_GEMM("gemm_down", 8, bfloat, StoreBfloat, bfloat)
+#define LILY_GEMM(name, bits, height, T, Out, To)                       \
+  template [[host_name(name "_q" #bits "_r" #height)]] [[kernel]] \
+  decltype(gemm<bits, height, T, Out, To>) gemm<bits, height, T, Out, To>;
+#define LILY_GEMM_SIZES(name, T, Out, To) \
+  LILY_GEMM(name, 4, 32, T, Out, To)      \
+  LILY_GEMM(name, 4, 64, T, Out, To)      \
+  LILY_GEMM(name, 8, 32, T, Out, To)      \
+  LILY_GEMM(name, 8, 64, T, Out, To)
+LILY_GEMM_SIZES("gemm_store", half, StoreFloat, float)
+LILY_GEMM_SIZES("gemm_add", half, AddFloat, float)
+LILY_GEMM_SIZES("gemm_down_add", bfloat, AddFloat, float)
+LILY_GEMM_SIZES("gemm_down", bfloat, StoreBfloat, bfloat)
 
 /// SiLU(gate h) * (up h): half of the tile's matrix rows are gate's, the other half up's. What comes out has
 /// no bound, so it is bf16. Grid (tiles, out / (kTileColumns / 2)).
-template <int kGateBits, int kUpBits>
+template <int kGateBits, int kUpBits, int kHeight>
 [[kernel]] [[max_total_threads_per_threadgroup(128)]] void gemm_gated(
     device const half* input [[buffer(0)]], device const int* index [[buffer(1)]],
     device const Tile* tiles [[buffer(2)]], device const uint4* gate_codes [[buffer(3)]],
@@ -174,7 +177,7 @@ template <int kGateBits, int kUpBits>
     uint thread_index [[thread_index_in_threadgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]],
     uint lane [[thread_index_in_simdgroup]]) {
   constexpr int kColumns = kTileColumns / 2;
-  threadgroup half activations[kTileRows * kTileStride];
+  threadgroup half activations[kHeight * kTileStride];
   threadgroup half weights[kTileColumns * kTileStride];
   const Tile tile = load_tile(tiles, tg.x);
   if (tile.rows == 0) return;
@@ -183,13 +186,13 @@ template <int kGateBits, int kUpBits>
   const bool fills_gate = tid / 2 < kColumns;
   const int filled = min(column + tid / 2 % kColumns, a.out - 1);
   const ulong source = ulong(tile.expert) * ulong(a.out) + ulong(filled);
-  const int row = int(simdgroup) / 2 * 16;
+  const int row = int(simdgroup) / 2 * (kHeight / 2);
   const int quarter_column = int(simdgroup) % 2 * 16;
-  Quarter q;
+  Quarter<kHeight> q;
   clear_sums(q);
   for (int group = 0; group < a.in / kGroup; ++group) {
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    fill_activations(input, index, a, tile.start, tile.rows, group, tid, activations);
+    fill_activations<kHeight>(input, index, a, tile.start, tile.rows, group, tid, activations);
     threadgroup half* to = weights + tid / 2 * kTileStride;
     if (fills_gate)
       fill_row<kGateBits>(gate_codes, gate_scales, gate_biases, a.in, source, group, tid % 2, to);
@@ -198,7 +201,7 @@ template <int kGateBits, int kUpBits>
     threadgroup_barrier(mem_flags::mem_threadgroup);
     multiply_group(q, activations, weights, row, quarter_column, kColumns + quarter_column, tile.rows);
   }
-  for (int i = 0; i < 2; ++i) {
+  for (int i = 0; i < kHeight / 16; ++i) {
     const int r = row + i * 8 + matrix_row(lane);
     if (r >= tile.rows) continue;
     for (int j = 0; j < 2; ++j) {
@@ -211,10 +214,14 @@ template <int kGateBits, int kUpBits>
     }
   }
 }
-#define LILY_GEMM_GATED(gate_bits, up_bits)                                         \
-  template [[host_name("gemm_gated_q" #gate_bits "_q" #up_bits)]] [[kernel]] \
-  decltype(gemm_gated<gate_bits, up_bits>) gemm_gated<gate_bits, up_bits>;
-LILY_GEMM_GATED(4, 4)
-LILY_GEMM_GATED(4, 8)
-LILY_GEMM_GATED(8, 4)
-LILY_GEMM_GATED(8, 8)
+#define LILY_GEMM_GATED(gate_bits, up_bits, height)                                             \
+  template [[host_name("gemm_gated_q" #gate_bits "_q" #up_bits "_r" #height)]] [[kernel]] \
+  decltype(gemm_gated<gate_bits, up_bits, height>) gemm_gated<gate_bits, up_bits, height>;
+LILY_GEMM_GATED(4, 4, 32)
+LILY_GEMM_GATED(4, 4, 64)
+LILY_GEMM_GATED(4, 8, 32)
+LILY_GEMM_GATED(4, 8, 64)
+LILY_GEMM_GATED(8, 4, 32)
+LILY_GEMM_GATED(8, 4, 64)
+LILY_GEMM_GATED(8, 8, 32)
+LILY_GEMM_GATED(8, 8, 64)

@@ -22,11 +22,12 @@ LILY_SHARED int kMaxExpertsPerToken = 16;
 
 // ---- matrix-vector products
 
-LILY_SHARED int kDotRows = 4;         ///< matrix rows that a lane sums at a time
-LILY_SHARED int kDotSimdgroups = 4;   ///< of a threadgroup
-LILY_SHARED int kMaxDotTokens = 4;    ///< activation rows that share one read of the weights
-LILY_SHARED int kGatedColumns = 2;    ///< columns of a gated product that a lane sums: as many rows of each half
-LILY_SHARED int kExpertsOutRows = 16; ///< outputs of a threadgroup of experts_out
+LILY_SHARED int kDotRows = 4;        ///< matrix rows that a lane sums at a time
+LILY_SHARED int kDotSimdgroups = 4;  ///< of a threadgroup
+LILY_SHARED int kMaxDotTokens = 4;   ///< activation rows that share one read of the weights
+LILY_SHARED int kGatedColumns =
+    2;  ///< columns of a gated product that a lane sums: as many rows of each half
+LILY_SHARED int kExpertsOutRows = 16;  ///< outputs of a threadgroup of experts_out
 
 /// Lanes that share a matrix row, a group of inputs each: 8, 16 or 32. The others take further rows.
 #ifdef __METAL_VERSION__
@@ -34,7 +35,8 @@ inline
 #else
 constexpr
 #endif
-int lanes_of_row(int in) {
+    int
+    lanes_of_row(int in) {
   const int groups = in / kGroup;
   return groups > 16 ? 32 : groups > 8 ? 16 : 8;
 }
@@ -74,7 +76,7 @@ LILY_SHARED int kDeltaColumns = 32;  ///< of a head's state, of a threadgroup
 LILY_SHARED int kDeltaParts = kLinearDim / kDeltaColumns;
 LILY_SHARED int kDeltaSimdgroups = 8;  ///< that hold the state
 LILY_SHARED int kDeltaThreads = 2 * kLinearDim + kDeltaColumns;
-LILY_SHARED int kDeltaChunk = 32;      ///< tokens of prefill that are solved together, on absolute positions
+LILY_SHARED int kDeltaChunk = 32;  ///< tokens of prefill that are solved together, on absolute positions
 LILY_SHARED float kL2Epsilon = 1e-6f;
 LILY_SHARED float kQueryScale = 0.08838834764831845f;  ///< 1 / sqrt(128)
 
@@ -94,13 +96,13 @@ struct DeltaArgs {
 
 // ---- attention
 
-LILY_SHARED int kKeyTile = 32;          ///< keys of a softmax step
-LILY_SHARED int kQueryTile = 8;         ///< query rows of a simdgroup
-LILY_SHARED int kMaxRanges = 128;       ///< ranges of keys that a decoding row's attention is cut into
+LILY_SHARED int kKeyTile = 32;     ///< keys of a softmax step
+LILY_SHARED int kQueryTile = 8;    ///< query rows of a simdgroup
+LILY_SHARED int kMaxRanges = 128;  ///< ranges of keys that a decoding row's attention is cut into
 LILY_SHARED int kMinRangeKeys = 64;
-LILY_SHARED int kRangeSimdgroups = 4;   ///< ranges of a threadgroup
-LILY_SHARED int kHeadSimdgroups = 4;    ///< heads of a threadgroup of prepare_heads
-LILY_SHARED float kNothing = -1e30f;    ///< below every score; no infinities under any maths mode
+LILY_SHARED int kRangeSimdgroups = 4;  ///< ranges of a threadgroup
+LILY_SHARED int kHeadSimdgroups = 4;   ///< heads of a threadgroup of prepare_heads
+LILY_SHARED float kNothing = -1e30f;   ///< below every score; no infinities under any maths mode
 
 /// Keys of each range: a multiple of kKeyTile that depends on the length alone.
 #ifdef __METAL_VERSION__
@@ -108,7 +110,8 @@ inline
 #else
 constexpr
 #endif
-int range_keys(int length) {
+    int
+    range_keys(int length) {
   const int least = (length + kMaxRanges - 1) / kMaxRanges;
   const int keys = least > kMinRangeKeys ? least : kMinRangeKeys;
   return (keys + kKeyTile - 1) / kKeyTile * kKeyTile;
@@ -119,10 +122,10 @@ struct AttentionArgs {
   int query_heads;
   int kv_heads;
   int rows;
-  int page_stride_table;  ///< entries of a row of the page table
+  int page_stride_table;      ///< entries of a row of the page table
   unsigned int page_stride;   ///< values from page to page
   unsigned int layer_offset;  ///< values from a page to this layer
-  int query_rows;  ///< rows of the query scratch for each KV head
+  int query_rows;             ///< rows of the query scratch for each KV head
   float eps;
 };
 
@@ -141,8 +144,9 @@ struct MoeArgs {
 
 // ---- products of many rows
 
-LILY_SHARED int kTileRows = 32;      ///< rows of a product's tile
-LILY_SHARED int kTileColumns = 64;   ///< matrix rows of it; of a gated product half of them gate, half up
+LILY_SHARED int kTileRows = 32;  ///< rows of a product's tile; a tall one spares half of the dequantisation
+LILY_SHARED int kTallTileRows = 64;
+LILY_SHARED int kTileColumns = 64;  ///< matrix rows of it; of a gated product half of them gate, half up
 LILY_SHARED int kTileThreads = 128;
 /// Rows [start, start + rows) of one expert's (or the only) list; none: nothing to do.
 struct Tile {
@@ -167,6 +171,7 @@ struct RouteArgs {
   int logits_stride;
   int rows;
   int most_tiles;
+  int tile_rows;
 };
 LILY_SHARED int kRouteSimdgroups = 4;  ///< rows of a threadgroup of choose_rows
 LILY_SHARED int kPlaceThreads = 256;

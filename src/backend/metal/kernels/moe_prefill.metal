@@ -54,7 +54,7 @@
   threadgroup int tiles_before[kMaxExperts];
   const int e = int(tid);
   const int rows = e < a.experts ? counts[e] : 0;
-  const int parts = (rows + kTileRows - 1) / kTileRows;
+  const int parts = (rows + a.tile_rows - 1) / a.tile_rows;
   rows_before[e] = rows;
   tiles_before[e] = parts;
   threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -71,8 +71,8 @@
   for (int i = 0; i < parts; ++i) {
     device Tile& tile = tiles[tiles_before[e] - parts + i];
     tile.expert = e;
-    tile.start = start + i * kTileRows;
-    tile.rows = min(kTileRows, rows - i * kTileRows);
+    tile.start = start + i * a.tile_rows;
+    tile.rows = min(a.tile_rows, rows - i * a.tile_rows);
   }
   for (int i = tiles_before[kMaxExperts - 1] + e; i < a.most_tiles; i += kMaxExperts) tiles[i].rows = 0;
 }
