@@ -64,8 +64,7 @@ function(lily_metal_embedded out)
     list(APPEND paths ${flat})
   endforeach()
   lily_embed(metal_kernels embedded ${files})
-  add_custom_target(metal_sources DEPENDS ${paths})
-  set(${out} ${embedded} PARENT_SCOPE)
+  set(${out} ${embedded} ${paths} PARENT_SCOPE)
 endfunction()
 
 # lily_metal_preprocessed(out FILE): that, through the preprocessor, with system headers left as they are.
