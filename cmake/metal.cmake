@@ -22,6 +22,8 @@ if(CMAKE_SYSTEM_NAME STREQUAL "Linux" AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_
   else()
     message(WARNING "Metal kernels: no clang of 17 or later, so no --backend metal-emulated and no tests of them")
   endif()
+else()
+  message(STATUS "Metal kernels: not compiled for the CPU in this build (Linux on x86-64, without sanitizers)")
 endif()
 
 set(metal_emulator ${PROJECT_SOURCE_DIR}/src/backend/metal/emulator)
@@ -62,8 +64,7 @@ function(lily_metal_embedded out)
     list(APPEND paths ${flat})
   endforeach()
   lily_embed(metal_kernels embedded ${files})
-  add_custom_target(metal_sources DEPENDS ${paths})
-  set(${out} ${embedded} PARENT_SCOPE)
+  set(${out} ${embedded} ${paths} PARENT_SCOPE)
 endfunction()
 
 # lily_metal_preprocessed(out FILE): that, through the preprocessor, with system headers left as they are.
@@ -77,9 +78,9 @@ function(lily_metal_preprocessed out file)
   set(${out} ${preprocessed} PARENT_SCOPE)
 endfunction()
 
-# lily_metal_kernels(out plain|checked FILE...): sources and objects that a target adds to have these kernels linked
-# in, as linked_kernels().
-function(lily_metal_kernels out flavour)
+# lily_metal_kernels(out target plain|checked FILE...): sources and objects that the target adds to have these kernels
+# linked in, as linked_kernels().
+function(lily_metal_kernels out target flavour)
   file(GLOB shim CONFIGURE_DEPENDS ${metal_emulator}/*.h ${metal_emulator}/include/*)
   set(sources "")
   set(declarations "")
@@ -99,7 +100,7 @@ function(lily_metal_kernels out flavour)
     string(APPEND entries "&${table}, ")
   endforeach()
   set_source_files_properties(${sources} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
-  set(tables ${CMAKE_CURRENT_BINARY_DIR}/metal/${flavour}/kernel_tables.cpp)
+  set(tables ${CMAKE_CURRENT_BINARY_DIR}/metal/${target}_kernels.cpp)
   configure_file(${PROJECT_SOURCE_DIR}/cmake/kernel_tables.cpp.in ${tables} @ONLY)
   set(${out} ${tables} ${sources} PARENT_SCOPE)
 endfunction()

@@ -1,5 +1,5 @@
-// The few names of Foundation that metal_device.mm uses, declared again so that Linux can check its types. What this
-// proves is that the file agrees with these declarations, not that they are Apple's.
+// The few names of Foundation that metal_device.mm uses, declared again so that Linux can check its types.
+// What this proves is that the file agrees with these declarations, not that they are Apple's.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -16,7 +16,7 @@ typedef bool BOOL;
 @protocol NSObject
 @end
 __attribute__((objc_root_class))
-@interface NSObject <NSObject>
+@interface NSObject<NSObject>
 + (instancetype)alloc;
 + (instancetype)new;
 - (instancetype)init;
@@ -24,7 +24,9 @@ __attribute__((objc_root_class))
 
 @interface NSString : NSObject
 @property(readonly) const char* UTF8String;
-- (nullable instancetype)initWithBytes:(const void*)bytes length:(NSUInteger)length encoding:(NSUInteger)encoding;
+- (nullable instancetype)initWithBytes:(const void*)bytes
+                                length:(NSUInteger)length
+                              encoding:(NSUInteger)encoding;
 @end
 @interface NSConstantString : NSString {
   const char* bytes_;
@@ -33,7 +35,7 @@ __attribute__((objc_root_class))
 @end
 enum : NSUInteger { NSUTF8StringEncoding = 4 };
 
-@interface NSArray <__covariant T> : NSObject
+@interface NSArray<__covariant T> : NSObject
 + (instancetype)arrayWithObjects:(const T _Nonnull[_Nullable])objects count:(NSUInteger)count;
 @property(readonly, nullable) T firstObject;
 - (BOOL)containsObject:(T)object;
@@ -53,7 +55,8 @@ typedef enum : NSUInteger { NSCachesDirectory = 13 } NSSearchPathDirectory;
 typedef enum : NSUInteger { NSUserDomainMask = 1 } NSSearchPathDomainMask;
 @interface NSFileManager : NSObject
 @property(class, readonly) NSFileManager* defaultManager;
-- (NSArray<NSURL*>*)URLsForDirectory:(NSSearchPathDirectory)directory inDomains:(NSSearchPathDomainMask)domains;
+- (NSArray<NSURL*>*)URLsForDirectory:(NSSearchPathDirectory)directory
+                           inDomains:(NSSearchPathDomainMask)domains;
 - (BOOL)fileExistsAtPath:(nullable NSString*)path;
 @end
 

@@ -72,7 +72,8 @@ typedef enum : NSInteger { MTLMathModeSafe = 0, MTLMathModeRelaxed = 1, MTLMathM
 @property(copy, nullable) NSURL* url;
 @end
 @protocol MTLBinaryArchive <NSObject>
-- (BOOL)addComputePipelineFunctionsWithDescriptor:(MTLComputePipelineDescriptor*)descriptor error:(MTL_ERROR)error;
+- (BOOL)addComputePipelineFunctionsWithDescriptor:(MTLComputePipelineDescriptor*)descriptor
+                                            error:(MTL_ERROR)error;
 - (BOOL)serializeToURL:(NSURL*)url error:(MTL_ERROR)error;
 @end
 @protocol MTLComputePipelineState <NSObject>
@@ -123,7 +124,8 @@ typedef enum : NSInteger { MTLMathModeSafe = 0, MTLMathModeRelaxed = 1, MTLMathM
 - (nullable id<MTLComputePipelineState>)
     newComputePipelineStateWithDescriptor:(MTLComputePipelineDescriptor*)descriptor
                                   options:(MTLPipelineOption)options
-                               reflection:(MTLComputePipelineReflection* _Nullable __autoreleasing* _Nullable)reflection
+                               reflection:(MTLComputePipelineReflection* _Nullable __autoreleasing* _Nullable)
+                                              reflection
                                     error:(MTL_ERROR)error;
 @end
 extern "C" id<MTLDevice> _Nullable MTLCreateSystemDefaultDevice(void);
