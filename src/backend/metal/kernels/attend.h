@@ -47,10 +47,11 @@ inline void start_attention(thread Attention& s) {
   s.total = 0.0f;
 }
 
-/// kKeyTile keys from `first` on, of which this lane's row sees those up to `last`. V rows beyond a sequence's
-/// end are finite (prepare_heads sees to that): their weight is 0. A tile that a row sees nothing of changes
-/// none of its bits.
-inline void attend_tile(thread Attention& s, device const bfloat* query, Cache cache, int first, int last, uint lane) {
+/// kKeyTile keys from `first` on, of which this lane's row sees those up to `last`. V rows beyond a
+/// sequence's end are finite (prepare_heads sees to that): their weight is 0. A tile that a row sees nothing
+/// of changes none of its bits.
+inline void attend_tile(thread Attention& s, device const bfloat* query, Cache cache, int first, int last,
+                        uint lane) {
   device const bfloat* keys = cache.row(first, false);
   FloatTile scores[kKeyTiles];
   for (int n = 0; n < kKeyTiles; ++n) scores[n] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);

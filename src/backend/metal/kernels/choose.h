@@ -9,7 +9,9 @@ inline uint sort_key(float x) {
   const uint bits = as_type<uint>(x);
   return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
 }
-inline float key_value(uint key) { return as_type<float>((key & 0x80000000u) != 0 ? key & 0x7fffffffu : ~key); }
+inline float key_value(uint key) {
+  return as_type<float>((key & 0x80000000u) != 0 ? key & 0x7fffffffu : ~key);
+}
 
 struct Chosen {
   int expert;

@@ -22,6 +22,10 @@ inline float convolve(float4 taps, float x3, float x2, float x1, float x0) {
   return silu(fma(taps.w, x0, fma(taps.z, x1, fma(taps.y, x2, taps.x * x3))));
 }
 
-inline int delta_channels(constant DeltaArgs& a) { return (2 * a.key_heads + a.value_heads) * kLinearDim; }
+inline int delta_channels(constant DeltaArgs& a) {
+  return (2 * a.key_heads + a.value_heads) * kLinearDim;
+}
 /// The rows before the convolution lie behind a layer's state.
-inline ulong ring_offset(constant DeltaArgs& a) { return ulong(a.value_heads) * ulong(kLinearDim * kLinearDim); }
+inline ulong ring_offset(constant DeltaArgs& a) {
+  return ulong(a.value_heads) * ulong(kLinearDim * kLinearDim);
+}

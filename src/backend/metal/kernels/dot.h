@@ -2,7 +2,8 @@
 // MLX's: codes [out, in bits / 32] words, lowest bits first, and a bf16 scale and bias for 64 inputs.
 //
 // A lane takes a whole group of 64 inputs at a time: it loads scale and bias once, its 32 (or 64) bytes of
-// codes in loads of 16, and adds the activations once for all its rows. sum w x = scale sum code x + bias sum x.
+// codes in loads of 16, and adds the activations once for all its rows. sum w x = scale sum code x + bias sum
+// x.
 #pragma once
 
 #include "functions.h"

@@ -6,8 +6,12 @@ using namespace metal;
 
 #include "kernels.h"
 
-inline float sigmoid(float x) { return 1.0f / (1.0f + exp(-x)); }
-inline float silu(float x) { return x * sigmoid(x); }
+inline float sigmoid(float x) {
+  return 1.0f / (1.0f + exp(-x));
+}
+inline float silu(float x) {
+  return x * sigmoid(x);
+}
 
 /// The sum over the aligned group of `lanes` lanes that this one is in: 8, 16 or 32.
 inline float sum_lanes(float x, int lanes) {
@@ -17,4 +21,6 @@ inline float sum_lanes(float x, int lanes) {
 }
 
 /// Activations of products are half where a norm bounds them; beyond its range they are cut off.
-inline half to_half(float x) { return half(clamp(x, -65504.0f, 65504.0f)); }
+inline half to_half(float x) {
+  return half(clamp(x, -65504.0f, 65504.0f));
+}

@@ -8,8 +8,12 @@
 typedef simdgroup_matrix<float, 8, 8> FloatTile;
 typedef simdgroup_matrix<bfloat, 8, 8> BfloatTile;
 
-inline int matrix_row(uint lane) { return int(((lane >> 2) & 4u) | ((lane >> 1) & 3u)); }
-inline int matrix_column(uint lane) { return int(((lane >> 1) & 4u) | ((lane << 1) & 2u)); }
+inline int matrix_row(uint lane) {
+  return int(((lane >> 2) & 4u) | ((lane >> 1) & 3u));
+}
+inline int matrix_column(uint lane) {
+  return int(((lane >> 1) & 4u) | ((lane << 1) & 2u));
+}
 
 /// A lane's two elements, and what becomes of them.
 inline float2 elements(thread FloatTile& tile) {
