@@ -75,9 +75,8 @@ constexpr std::array kCommands = {
             run_detokenize},
     Command{kDevices, "devices", "list the backends and this machine", "", run_devices},
     Command{kSelftest, "selftest", "check a backend against the reference",
-            "Runs random small models and the tiny model on --backend and on plain f32 code, and prints a "
-            "report\n"
-            "to paste into an issue. Exits with 1 where they do not agree.\n"
+            "Runs random small models and the tiny model on --backend and on plain f32 code, and prints a\n"
+            "report to paste into an issue. Exits with 1 where they do not agree.\n"
             "  lily selftest --backend metal",
             run_selftest},
 };
