@@ -45,8 +45,11 @@ constexpr std::array kCommands = {
             "  curl http://127.0.0.1:8080/v1/models",
             run_serve},
     Command{kBench, "bench", "measure prefill and decode speed",
-            "Batch 1, greedy, a synthetic prompt, after a warm-up of the same shape; loading is not timed.\n"
-            "Prefill counts until the first token is readable, decode the --decode steps after it.",
+            "Greedy, a synthetic prompt, after a warm-up of the same shape; loading is not timed.\n"
+            "Prefill counts until the first token is readable, decode the --decode steps after it.\n"
+            "Rows whose rounds differ by more than 3 %, or in their tokens, are marked as refused.\n"
+            "  lily bench --contexts 256,4096,32768 --warm 50,500 --streams 1,2,4,8,16\n"
+            "  lily bench --http http://127.0.0.1:8080 --contexts 1024",
             run_bench},
     Command{kEval, "eval", "measure perplexity, or the distance to another backend",
             "Cuts the text into windows of --context tokens that do not overlap and scores every token of a\n"
@@ -141,6 +144,8 @@ constexpr std::array kFlags = {
     Flag{"--out", &Options::out, "F.npy", kLogits | kTokenize, kOutput, "the file to write"},
     Flag{"--json", &Options::json_file, "F", kBench, kOutput, "also write all that was measured as JSON"},
     Flag{"--csv", &Options::csv_file, "F", kBench, kOutput, "also write the table as CSV"},
+    Flag{"--markdown", &Options::markdown_file, "F", kBench, kOutput, "also write the table as Markdown"},
+    Flag{"--svg", &Options::svg_file, "F", kBench, kOutput, "also draw the rates by context"},
 
     Flag{"--host", &Options::host, "ADDRESS", kServe, kService, "address to listen on"},
     Flag{"--port", &Options::port, "N", kServe, kService, "port to listen on (0: any free one, which is printed)",
@@ -163,6 +168,16 @@ constexpr std::array kFlags = {
 
     Flag{"--contexts", &Options::contexts, "N,N,...", kBench, kMeasurement,
          "prompt lengths [256,512,1024,2048,4096, as far as the model goes]", at_least(1)},
+    Flag{"--warm", &Options::warm, "N,N,...", kBench, kMeasurement,
+         "also turns of so many new tokens behind --warm-context cached ones", at_least(1)},
+    Flag{"--warm-context", &Options::warm_context, "N", kBench, kMeasurement, "cached tokens of --warm", at_least(1)},
+    Flag{"--streams", &Options::streams, "N,N,...", kBench, kMeasurement,
+         "also so many sequences at once, of --stream-context tokens each", from_to(1, 1024)},
+    Flag{"--stream-context", &Options::stream_context, "N", kBench, kMeasurement, "prompt of each of --streams",
+         at_least(1)},
+    Flag{"--http", &Options::http, "URL", kBench, kMeasurement,
+         "measure the server of OpenAI's API at this address in place of MODEL"},
+    Flag{"--api-key-file", &Options::api_key_file, "F", kBench, kMeasurement, "the key that the server asks for"},
     Flag{"--decode", &Options::decode, "N", kBench, kMeasurement, "timed steps after each prompt", at_least(1)},
     Flag{"--rounds", &Options::rounds, "N", kBench, kMeasurement,
          "measurements of each length; medians are shown", from_to(1, 1000)},

@@ -61,6 +61,8 @@ struct Options {
   std::string out;
   std::string json_file;
   std::string csv_file;
+  std::string markdown_file;
+  std::string svg_file;
 
   // serve.
   std::string host = "127.0.0.1";
@@ -80,7 +82,12 @@ struct Options {
   std::int64_t context = 2048;
   std::string against;
   std::string against_model;
-  std::vector<std::int64_t> contexts;  // empty: kDefaultContexts, as far as they fit
+  std::vector<std::int64_t> contexts;  // no lengths at all: kDefaultContexts, as far as they fit
+  std::vector<std::int64_t> warm;
+  std::int64_t warm_context = 8192;
+  std::vector<std::int64_t> streams;
+  std::int64_t stream_context = 256;
+  std::string http;
   std::int64_t decode = 64;
   std::int64_t rounds = 2;
 };

@@ -10,6 +10,7 @@ import tempfile
 import time
 import unittest
 import urllib.request
+import xml.etree.ElementTree
 
 import lily
 
@@ -250,21 +251,44 @@ class Bench(Folder):
         report = json.loads((self.folder / "b.json").read_text())
         lines = (self.folder / "b.csv").read_text().splitlines()
         self.assertEqual(len(lines), 3)
-        self.assertEqual([c["context"] for c in report["contexts"]], [33, 8])
-        for row in report["contexts"]:
+        self.assertEqual([(row["cached"], row["prompt"], row["streams"]) for row in report["rows"]], [(0, 33, 1), (0, 8, 1)])
+        for row in report["rows"]:
             self.assertEqual(len(row["runs"]), 2)
             self.assertEqual(len(row["tokens"]), 4)
             for run in row["runs"]:
                 self.assertEqual(len(run["step_seconds"]), 3)
             self.assertIn(f"{row['decode_tokens_per_second']:.2f}", table)
-            self.assertIn(f"{row['context']},{row['prefill_tokens_per_second']}"[:10], "\n".join(lines))
+            self.assertIn(f"0,{row['prompt']},1,{row['prefill_tokens_per_second']}"[:14], "\n".join(lines))
         self.assertGreater(report["bandwidth_bytes_per_second"], 0)
         self.assertGreater(report["planned_bytes"], 0)
         self.assertGreaterEqual(report["resident_bytes"], report["mapped_file_bytes"])
+        self.assertGreaterEqual(report["peak_bytes"], report["resident_bytes"])
+        self.assertGreater(report["load_seconds"], 0)
+        for row in report["rows"]:
+            self.assertEqual(f"refused: {row['refused']}" in table, row["refused"] != "")
+
+    def test_warm_turns_and_streams_are_rows_too(self):
+        self.lily("bench", "--contexts", "40", "--warm", "8,16", "--warm-context", "32", "--streams", "1,3",
+                  "--stream-context", "12", "--decode", "3", "--rounds", "1", "--json", self.folder / "b.json",
+                  "--markdown", self.folder / "b.md", "--svg", self.folder / "b.svg")
+        rows = json.loads((self.folder / "b.json").read_text())["rows"]
+        self.assertEqual([(row["cached"], row["prompt"], row["streams"]) for row in rows],
+                         [(0, 40, 1), (32, 8, 1), (32, 16, 1), (0, 12, 1), (0, 12, 3)])
+        self.assertEqual(rows[1]["tokens"][0], json.loads(self.first_token_of(40))[0])
+        self.assertEqual([len(row["tokens"]) for row in rows], [4, 4, 4, 4, 12])
+        table = (self.folder / "b.md").read_text().splitlines()
+        self.assertEqual(sum(line.startswith("| ") and line[2].isdigit() for line in table), 5)
+        plot = xml.etree.ElementTree.parse(self.folder / "b.svg").getroot()
+        self.assertEqual(len(plot.findall("{http://www.w3.org/2000/svg}circle")), 4)
+
+    def first_token_of(self, length):
+        """As JSON, what greedy decoding gives first behind the synthetic prompt."""
+        prompt = ",".join(str((i * 2654435761) % 2**32 % 2048) for i in range(length))
+        return "[" + self.lily("run", "--ids", prompt, "-n", "1", "--temperature", "0", "--ignore-eos", "--print-ids") + "]"
 
     def test_the_tokens_are_those_of_run(self):
         self.lily("bench", "--contexts", "16", "--decode", "4", "--rounds", "1", "--json", self.folder / "b.json")
-        row = json.loads((self.folder / "b.json").read_text())["contexts"][0]
+        row = json.loads((self.folder / "b.json").read_text())["rows"][0]
         prompt = ",".join(str((i * 2654435761) % 2**32 % 2048) for i in range(16))
         ids = self.lily("run", "--ids", prompt, "-n", "5", "--temperature", "0", "--ignore-eos", "--print-ids")
         self.assertEqual(row["tokens"], [int(i) for i in ids.split(",")])
