@@ -25,7 +25,7 @@ struct CurlDeleter {
 struct Receiver {
   CURL* handle = nullptr;
   const std::function<bool(std::string_view)>* on_data = nullptr;
-  std::string refusal = {};
+  std::string refusal;
 };
 
 std::size_t receive(const char* data, std::size_t size, std::size_t count, void* user) {
@@ -125,7 +125,7 @@ Result<void> ApiClient::request(const std::string& path, const std::string* body
   const std::unique_ptr<CURL, CurlDeleter> handle(curl_easy_init());
   if (!handle) return fail(ErrorCode::kExhausted, "libcurl: out of memory");
   const std::string url = base_ + path;
-  Receiver receiver{.handle = handle.get(), .on_data = &on_data};
+  Receiver receiver{.handle = handle.get(), .on_data = &on_data, .refusal = {}};
   std::unique_ptr<curl_slist, CurlDeleter> headers(
       curl_slist_append(nullptr, "Content-Type: application/json"));
   if (!key_.empty()) {

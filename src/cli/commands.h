@@ -7,6 +7,7 @@
 
 namespace lily {
 
+Result<void> run_ablate(const Options& options);
 Result<void> run_bench(const Options& options);
 Result<void> run_chat(const Options& options);
 Result<void> run_detokenize(const Options& options);

@@ -39,6 +39,7 @@ struct Options {
   std::vector<TokenId> ids;
   std::string ids_file;
   std::string text_file;
+  std::string prompts_file;
   bool raw = false;
   bool literal = false;
   bool think = false;
@@ -81,6 +82,7 @@ struct Options {
   // eval and bench.
   std::int64_t context = 2048;
   std::string against;
+  std::int64_t continuation = 32;
   std::string against_model;
   std::vector<std::int64_t> contexts;  // no lengths at all: kDefaultContexts, as far as they fit
   std::vector<std::int64_t> warm;

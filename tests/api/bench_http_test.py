@@ -16,9 +16,10 @@ def bench(url, *flags):
 
 
 class Stub(http.server.BaseHTTPRequestHandler):
-    """Lists a model and streams `chunks` (objects) for any completion, or `status`."""
+    """Lists a model and streams `chunks` (objects) for any completion, or sends `completion` or `status`."""
 
     chunks = ()
+    completion = None
     status = 200
 
     def log_message(self, *_):
@@ -31,6 +32,8 @@ class Stub(http.server.BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers["Content-Length"]))
         if self.status != 200:
             return self.reply(self.status, "no room here")
+        if self.completion:
+            return self.reply(200, json.dumps(self.completion))
         return self.reply(200, "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in self.chunks) + "data: [DONE]\n\n")
 
     def reply(self, status, body):
@@ -40,7 +43,7 @@ class Stub(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body.encode())
 
 
-class BenchHttp(unittest.TestCase):
+class StubCase(unittest.TestCase):
     def fails(self, done, *says):
         self.assertEqual(done.returncode, 1, done)
         self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
@@ -54,6 +57,13 @@ class BenchHttp(unittest.TestCase):
         self.addCleanup(server.shutdown)
         return f"http://127.0.0.1:{server.server_port}"
 
+    def folder(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        return pathlib.Path(folder.name)
+
+
+class BenchHttp(StubCase):
     def test_our_own_server(self):
         with Server("tiny", "--slots", "3") as server, tempfile.TemporaryDirectory() as folder:
             out = pathlib.Path(folder) / "b.json"

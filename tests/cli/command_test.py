@@ -215,6 +215,7 @@ class Eval(Folder):
         whole = self.evaluate("--backend", "reference", "--against", "reference", "--context", "64")
         self.assertEqual(whole["against"]["kl_max"], 0)
         self.assertEqual(whole["against"]["top1_agreement"], 1)
+        self.assertEqual(whole["against"]["first_disagreement"], -1)
         self.assertEqual(whole["against"]["perplexity"], whole["perplexity"])
         chunked = self.evaluate("--backend", "reference", "--chunk", "16", "--context", "64")
         self.assertAlmostEqual(chunked["nll"], whole["nll"], delta=1e-5)
@@ -230,6 +231,28 @@ class Eval(Folder):
         self.assertIn("bf16 K/V", report["against"]["backend"])
         self.assertGreater(report["against"]["kl_mean"], 0)
         self.assertLess(report["against"]["kl_mean"], 0.01)
+
+    def test_prompts_are_texts_of_their_own_that_the_other_side_continues(self):
+        path = self.folder / "p.jsonl"
+        path.write_text('{"text": "Hello there"}\n\n{"text": "1 + 2 ="}\n', encoding="utf-8")
+        counts = [json.loads(self.lily("tokenize", "-p", text, "--json"))["count"] for text in ("Hello there", "1 + 2 =")]
+        flags = ("eval", "--prompts", path, "--backend", "cpu", "--json")
+        report = json.loads(self.lily(*flags, "--against", "reference", "--continue", "5"))
+        self.assertEqual((report["tokens"], report["windows"], report["scored"]), (sum(counts), 2, sum(counts) - 2))
+        continued = report["against"]["continuation"]
+        self.assertEqual((continued["prompts"], continued["tokens"]), (2, 10))
+        self.assertGreater(continued["kl_mean"], 0)
+        self.assertLess(continued["kl_mean"], 0.05)
+        self.assertNotIn("continuation", json.loads(self.lily(*flags, "--against", "reference", "--continue", "0"))["against"])
+        path.write_text('{"text": "Hello"}\n{"prompt": "x"}\n')
+        self.fails(*flags, code=2, says=["p.jsonl: line 2", '{"text": "..."}'])
+        path.write_text("\n")
+        self.fails(*flags, code=2, says="at least one prompt")
+        self.fails("eval", "--text", path, "--against", "http://127.0.0.1:9", code=2, says="at least 2 tokens, found 1")
+
+    def test_the_shipped_prompts_are_read(self):
+        report = json.loads(self.lily("eval", "--prompts", lily.SOURCE / "bench" / "prompts.jsonl", "--json"))
+        self.assertGreaterEqual(report["windows"], 16)
 
     def test_the_text_report_has_the_same_numbers(self):
         report = self.evaluate("--backend", "reference")
