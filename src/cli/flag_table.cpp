@@ -3,6 +3,7 @@
 #include <array>
 
 #include "cli/commands.h"
+#include "cli/completion.h"
 
 namespace lily {
 namespace {
@@ -20,7 +21,8 @@ enum : unsigned {
   kDetokenize = 1U << 9U,
   kDevices = 1U << 10U,
   kAblate = 1U << 11U,
-  kEvery = (1U << 12U) - 1U,
+  kEvery = (1U << 12U) - 1U,  // that runs a model or reads one
+  kCompletion = 1U << 12U,
   kAnswers = kChat | kRun,
   kRunsModel = kAnswers | kServe | kBench | kAblate | kEval | kLogits,
   kTakesModel = kEvery & ~(kSynth | kDevices),
@@ -83,6 +85,10 @@ constexpr std::array kCommands = {
     Command{kDetokenize, "detokenize", "token ids to text", "  lily tokenize -p 'Hello!' | lily detokenize",
             run_detokenize},
     Command{kDevices, "devices", "list the backends and this machine", "", run_devices},
+    Command{kCompletion, "completion", "print a shell's completions, or the man page",
+            "KIND is bash, zsh, fish or man. An installed lily has brought them along.\n"
+            "  source <(lily completion bash)",
+            run_completion},
 };
 
 constexpr std::string_view kInput = "Input";
@@ -107,6 +113,7 @@ constexpr std::array kFlags = {
     // Arguments without a name; command_help() says what they are.
     Flag{"MODEL", &Options::model, "", kTakesModel, "", ""},
     Flag{"OUT", &Options::out, "", kSynth, "", ""},
+    Flag{"KIND", &Options::completion, "", kCompletion, "", "", one_of(kCompletionKinds)},
 
     Flag{"-p,--prompt", &Options::prompt, "TEXT", kRun | kTokenize, kInput, "the text; - reads standard input"},
     Flag{"--system", &Options::system, "TEXT", kAnswers, kInput, "the system message"},
@@ -156,6 +163,10 @@ constexpr std::array kFlags = {
     Flag{"--markdown", &Options::markdown_file, "F", kBench | kAblate, kOutput, "also write the table as Markdown"},
     Flag{"--svg", &Options::svg_file, "F", kBench, kOutput, "also draw the rates by context"},
 
+    Flag{"--config", &Options::config_file, "F", kServe, kService,
+         "read flags from this file, a line each: name = value; those given here count more"},
+    Flag{"--print-config", &Options::print_config, "", kServe, kService,
+         "print all flags as such a file, with the values they have, and exit"},
     Flag{"--host", &Options::host, "ADDRESS", kServe, kService, "address to listen on"},
     Flag{"--port", &Options::port, "N", kServe, kService, "port to listen on (0: any free one, which is printed)",
          from_to(0, 65535)},

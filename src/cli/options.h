@@ -66,6 +66,8 @@ struct Options {
   std::string svg_file;
 
   // serve.
+  std::string config_file;
+  bool print_config = false;
   std::string host = "127.0.0.1";
   std::int64_t port = 8080;
   std::int64_t max_queue = 64;
@@ -74,6 +76,9 @@ struct Options {
   std::string alias;  // comma-separated
   std::string api_key_file;
   std::string allow_origin;  // comma-separated
+
+  // completion.
+  std::string completion;
 
   // synth.
   std::string preset = "qwen3.6-35b-a3b";

@@ -321,6 +321,32 @@ class Bench(Folder):
         self.fails("bench", "--contexts", "9999999", code=2, says="9999999")
 
 
+class Ablate(Folder):
+    def test_every_optimisation_of_the_backend_and_of_the_engine_is_measured(self):
+        table = self.lily("ablate", "--backend", "cpu", "--contexts", "70,8", "--decode", "2", "--rounds", "1", "--threads", "2",
+                          "--json", self.folder / "a.json", "--markdown", self.folder / "a.md")
+        report = json.loads((self.folder / "a.json").read_text())
+        self.assertEqual([context["context"] for context in report["contexts"]], [70, 8])
+        for context in report["contexts"]:
+            names = [row["without"] for row in context["ablations"]]
+            for name in ("integer-activations", "threads", "bf16-kv", "prompt-rows", "prefill"):
+                self.assertIn(name, names)
+            for row in context["ablations"]:
+                self.assertIn(f"{row['prefill_factor']:.2f}x", table)
+                self.assertAlmostEqual(row["decode_factor"] * row["decode_tokens_per_second"],
+                                       context["decode_tokens_per_second"], delta=0.01 * context["decode_tokens_per_second"])
+            lines = (self.folder / "a.md").read_text().splitlines()
+            self.assertEqual(sum("| threads |" in line for line in lines), 2)
+        # A prompt read token by token reads the weights once a token.
+        slow = {row["without"]: row["prefill_factor"] for row in report["contexts"][0]["ablations"]}
+        self.assertGreater(slow["prefill"], 1)
+
+    def test_the_reference_has_the_engines_alone(self):
+        self.lily("ablate", "--backend", "reference", "--contexts", "4", "--decode", "1", "--rounds", "1", "--json", self.folder / "a.json")
+        rows = json.loads((self.folder / "a.json").read_text())["contexts"][0]["ablations"]
+        self.assertEqual([row["without"] for row in rows], ["prompt-rows", "prefill"])
+
+
 class Synth(Folder):
     def test_a_synthetic_checkpoint_runs(self):
         out = self.folder / "model"
