@@ -3,6 +3,8 @@
 import json
 import os
 import pathlib
+import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -319,6 +321,76 @@ class Bench(Folder):
     def test_errors(self):
         self.fails("bench", "--contexts", "0", code=2, says="--contexts")
         self.fails("bench", "--contexts", "9999999", code=2, says="9999999")
+
+
+class Completion(Folder):
+    def setUp(self):
+        super().setUp()
+        self.commands = [line.split()[0] for line in self.lily("--help").splitlines() if line.startswith("  ")]
+
+    def test_every_command_and_flag_is_in_all_of_them(self):
+        texts = {kind: self.lily("completion", kind) for kind in ("bash", "zsh", "fish", "man")}
+        self.assertGreater(len(self.commands), 12)
+        for command in self.commands:
+            for kind, text in texts.items():
+                self.assertIn(command, text, kind)
+            for name in re.findall(r"(?m)^  (?:-.,|   ) --([a-z-]+)", self.lily(command, "--help")):
+                self.assertIn("--" + name, texts["bash"])
+                self.assertIn("--" + name, texts["zsh"])
+                self.assertIn(f"-l {name} ", texts["fish"])
+                self.assertIn("\\-\\-" + name.replace("-", "\\-"), texts["man"])
+
+    def complete(self, *words):
+        (self.folder / "lily.bash").write_text(self.lily("completion", "bash"))
+        script = 'source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _lily; echo "${COMPREPLY[@]}"'
+        done = subprocess.run(["bash", "-c", script, self.folder / "lily.bash", *words], capture_output=True, text=True, check=True)
+        self.assertEqual(done.stderr, "")
+        return done.stdout.split()
+
+    def test_bash_completes_commands_flags_and_choices(self):
+        self.assertEqual(self.complete("lily", "ev"), ["eval"])
+        self.assertEqual(sorted(self.complete("lily", "")), sorted([*self.commands, "--help", "--version"]))
+        self.assertEqual(self.complete("lily", "run", "--top-"), ["--top-p", "--top-k"])
+        self.assertIn("metal-emulated", self.complete("lily", "run", "--backend", ""))
+        self.assertEqual(self.complete("lily", "bench", "--json", str(self.folder / "lily.b")), [str(self.folder / "lily.bash")])
+        self.assertEqual(self.complete("lily", "run", "--json", "--see"), ["--seed"])
+
+    def test_what_else_there_is_to_say(self):
+        self.fails("completion", code=2, says="bash|zsh|fish|man")
+        self.fails("completion", "tcsh", code=2, says="tcsh")
+        if shutil.which("man"):
+            (self.folder / "lily.1").write_text(self.lily("completion", "man"))
+            done = subprocess.run(["man", "--warnings", "-l", self.folder / "lily.1"], capture_output=True, text=True, check=True,
+                                  env={**os.environ, "LC_ALL": "C.UTF-8", "MANPAGER": "cat"})
+            self.assertEqual(done.stderr, "")
+
+
+class Config(Folder):
+    def config(self, text, *flags):
+        path = self.folder / "lily.conf"
+        path.write_text(text)
+        lines = self.lily("serve", "--config", path, *flags, "--print-config").splitlines()
+        return dict(line.split(" = ") for line in lines if line and not line.startswith("#"))
+
+    def test_the_command_line_counts_more(self):
+        text = "# a server\n\nport = 77\n  exact=true \nalias = a,b\nmodel = /m\n"
+        found = self.config(text, "--port", "78")
+        self.assertEqual((found["port"], found["exact"], found["alias"], found["model"]), ("78", "true", "a,b", "/m"))
+        self.assertEqual(self.config("exact = false")["exact"], "false")
+        self.assertEqual(self.config(text, "tiny")["model"], "tiny")
+
+    def test_what_is_printed_is_read_back(self):
+        printed = self.lily("serve", "--slots", "3", "--pin", "--print-config", "--alias", "x")
+        (self.folder / "again.conf").write_text(printed)
+        self.assertEqual(self.lily("serve", "--config", self.folder / "again.conf", "--print-config"), printed)
+
+    def test_errors_name_the_line(self):
+        path = self.folder / "bad.conf"
+        for text, says in (("\nport = x", ["line 2", "--port", "'x'"]), ("prt = 1", ["line 1", "'prt'"]), ("port", ["name = value"]),
+                           ("exact = yes", ["true or false"]), ("temperature = 1", ["a flag of 'lily serve'"])):
+            path.write_text(text)
+            self.fails("serve", "--config", path, code=2, says=[str(path), *says])
+        self.fails("serve", "--config", "/no/such.conf", code=1, says="/no/such.conf")
 
 
 class Ablate(Folder):
