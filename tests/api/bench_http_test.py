@@ -80,6 +80,15 @@ class BenchHttp(StubCase):
         # What is behind a warm turn comes from the cache: else it would take as long as 400 tokens.
         self.assertLess(min(r["prefill_seconds"] for r in warm["runs"]), 2 * min(r["prefill_seconds"] for r in cold["runs"]))
 
+    def test_our_completions_go_on_past_the_end_when_asked_to(self):
+        request = {"prompt": "<|im_start|>user\nWrite: hello<|im_end|>\n<|im_start|>assistant\n", "max_tokens": 40, "temperature": 0}
+        with Server("tiny") as server:
+            for ignore, reason in ((False, "stop"), (True, "length")):
+                status, answer = server.post({**request, "ignore_eos": ignore}, path="/v1/completions")
+                self.assertEqual((status, answer["choices"][0]["finish_reason"]), (200, reason), answer)
+            self.assertEqual(answer["usage"]["completion_tokens"], 40)
+            self.assertEqual(server.post({**request, "ignore_eos": 1}, path="/v1/completions")[0], 400)
+
     def test_no_server(self):
         self.fails(bench("http://127.0.0.1:9"), "127.0.0.1:9/v1/models")
         done = bench("localhost:8080")
