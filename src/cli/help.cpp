@@ -69,6 +69,7 @@ std::string command_help(const Command& command) {
       fmt::format("lily {}: {}\n\nUsage: lily {}", command.name, command.summary, command.name);
   if (positional == "MODEL") text += " [MODEL] [flags]\n" + std::string(model_help()) + "\n";
   if (positional == "OUT") text += " OUT [flags]\nOUT is the directory to write; it must be new or empty.\n";
+  if (positional == "KIND") text += " KIND\n";
   if (positional.empty()) text += " [flags]\n";
   if (!command.details.empty()) text += fmt::format("\n{}\n", command.details);
   if (command.name == "synth") text += preset_lines();

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cli/commands.h"
+#include "cli/config_file.h"
 #include "cli/console.h"
 #include "cli/open.h"
 
@@ -28,9 +29,14 @@ std::vector<std::string> split(const std::string& list) {
   return parts;
 }
 
+const Command& serve_command() {
+  return *std::ranges::find(commands(), "serve", &Command::name);
+}
+
 }  // namespace
 
 Result<void> run_serve(const Options& options) {
+  if (options.print_config) return console::print(config_text(serve_command(), options));
   ServerOptions server;
   server.names = split(options.alias);
   server.access.origins = split(options.allow_origin);
