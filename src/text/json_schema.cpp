@@ -69,7 +69,7 @@ struct JsonSchemaCompiler::Impl {
     for (const auto* keyword : {"anyOf", "oneOf"}) {
       if (const Json* branches = find(schema, keyword)) return any_of(schema, keyword, *branches, path);
     }
-    if (const Json* value = find(schema, "const")) return grammar.literal(value->dump());
+    if (const Json* value = find(schema, "const")) return grammar.literal(schema::spelled(*value));
     if (const Json* values = find(schema, "enum")) return enumeration(*values, at(path, "enum"));
     return typed(schema, path);
   }
@@ -79,7 +79,8 @@ struct JsonSchemaCompiler::Impl {
     Json others = schema::without(schema, "$ref");
     if (others.empty()) return call_value(*target, at(path, "$ref"));
     LILY_TRY(Json both, merger.merge(std::move(others), *target, path));
-    return call_value(merger.keep(std::move(both)), path);
+    LILY_TRY(const Json* kept, merger.keep(std::move(both), path));
+    return call_value(*kept, path);
   }
 
   Result<Fragment> all_of(const Json& schema, const Json& parts, const std::string& path) {
@@ -89,7 +90,8 @@ struct JsonSchemaCompiler::Impl {
     for (const Json& part : parts) {
       LILY_TRY(whole, merger.merge(std::move(whole), part, where));
     }
-    return call_value(merger.keep(std::move(whole)), path);
+    LILY_TRY(const Json* kept, merger.keep(std::move(whole), path));
+    return call_value(*kept, path);
   }
 
   Result<Fragment> any_of(const Json& schema, const char* keyword, const Json& branches,
@@ -104,7 +106,7 @@ struct JsonSchemaCompiler::Impl {
       const std::string place = fmt::format("{}[{}]", where, i);
       if (!others.empty()) {
         LILY_TRY(Json both, merger.merge(others, *branch, place));
-        branch = &merger.keep(std::move(both));
+        LILY_TRY(branch, merger.keep(std::move(both), place));
       }
       LILY_TRY(const Fragment part, call_value(*branch, place));
       parts.push_back(part);
@@ -115,7 +117,7 @@ struct JsonSchemaCompiler::Impl {
   Result<Fragment> enumeration(const Json& values, const std::string& path) {
     if (!values.is_array() || values.empty()) return problem(path, "expected a non-empty array");
     std::vector<Fragment> parts;
-    for (const Json& value : values) parts.push_back(grammar.literal(value.dump()));
+    for (const Json& value : values) parts.push_back(grammar.literal(schema::spelled(value)));
     return grammar.choice(parts);
   }
 
@@ -124,10 +126,11 @@ struct JsonSchemaCompiler::Impl {
       const std::string where = at(path, "type");
       if (type->is_string()) return of_type(schema, type->get<std::string>(), path);
       if (!type->is_array() || type->empty())
-        return problem(where, "expected the name of a type, found {}", type->dump());
+        return problem(where, "expected the name of a type, found {}", schema::spelled(*type));
       std::vector<Fragment> parts;
       for (const Json& name : *type) {
-        if (!name.is_string()) return problem(where, "expected the names of types, found {}", name.dump());
+        if (!name.is_string())
+          return problem(where, "expected the names of types, found {}", schema::spelled(name));
         LILY_TRY(const Fragment part, of_type(schema, name.get<std::string>(), path));
         parts.push_back(part);
       }
@@ -150,7 +153,7 @@ struct JsonSchemaCompiler::Impl {
     if (type == "null") return grammar.literal("null");
     if (type == "object") return object(schema, path);
     if (type == "array") return array(schema, path);
-    return problem(at(path, "type"), "expected a JSON type, found {}", Json(type).dump());
+    return problem(at(path, "type"), "expected a JSON type, found {}", schema::spelled(type));
   }
 
   Result<Fragment> text(const Json& schema, const std::string& path) {
@@ -168,7 +171,7 @@ struct JsonSchemaCompiler::Impl {
     std::string keyword = "pattern";
     if (const Json* given = find(schema, "pattern")) {
       if (!given->is_string())
-        return problem(at(path, "pattern"), "expected a string, found {}", given->dump());
+        return problem(at(path, "pattern"), "expected a string, found {}", schema::spelled(*given));
       pattern = given->get<std::string>();
     } else if (const Json* format = find(schema, "format");
                format != nullptr && format->is_string() && !length.limited()) {
@@ -248,7 +251,8 @@ struct JsonSchemaCompiler::Impl {
     std::vector<std::string> needed;
     if (required != nullptr && required->is_array()) {
       for (const Json& name : *required) {
-        if (!name.is_string()) return problem(at(path, "required"), "expected names, found {}", name.dump());
+        if (!name.is_string())
+          return problem(at(path, "required"), "expected names, found {}", schema::spelled(name));
         needed.push_back(name.get<std::string>());
       }
     }

@@ -38,10 +38,11 @@ std::string format_pattern(std::string_view format) {
 }
 
 JsonStrings::JsonStrings(Grammar& grammar)
-    : grammar_(grammar), any_(grammar.rule(quoted(grammar.repeat(character(), 0, Grammar::kUnbounded)))) {}
+    : grammar_(grammar),
+      any_(grammar.rule(quoted(grammar.repeat(character(StringSpelling::kJson), 0, Grammar::kUnbounded)))) {}
 
 Fragment JsonStrings::counted(StringSpelling spelling, std::uint32_t least, std::uint32_t most) {
-  return grammar_.repeat(counted_character(spelling), least, most);
+  return grammar_.repeat(character(spelling), least, most);
 }
 
 Fragment JsonStrings::quoted(Fragment inside) {
@@ -67,21 +68,13 @@ Fragment JsonStrings::escape() {
   return grammar_.sequence({grammar_.literal("\\"), grammar_.choice({grammar_.any_of(letters), unicode})});
 }
 
-// One byte of a string or one escape. Whether bytes form characters is left to the model.
-RuleId JsonStrings::character() {
-  return grammar_.rule(
-      grammar_.choice({grammar_.any_of({{0x20, '"' - 1}, {'"' + 1, '\\' - 1}, {'\\' + 1, 0xFF}}), escape()}));
-}
-
-// One character, to be counted: a first byte and its continuation.
-RuleId JsonStrings::counted_character(StringSpelling spelling) {
-  const RuleId more = grammar_.rule(grammar_.bytes(0x80, 0xBF));
-  const Fragment wide = grammar_.sequence({grammar_.bytes(0xC2, 0xF4), grammar_.repeat(more, 1, 3)});
+RuleId JsonStrings::character(StringSpelling spelling) {
   if (spelling == StringSpelling::kRaw) {
-    return grammar_.rule(grammar_.choice({grammar_.bytes(0, 0x7F), wide}));
+    return grammar_.rule(grammar_.choice({grammar_.bytes(0, 0x7F), grammar_.beyond_ascii()}));
   }
-  return grammar_.rule(grammar_.choice(
-      {grammar_.any_of({{0x20, '"' - 1}, {'"' + 1, '\\' - 1}, {'\\' + 1, 0x7F}}), wide, escape()}));
+  return grammar_.rule(
+      grammar_.choice({grammar_.any_of({{0x20, '"' - 1}, {'"' + 1, '\\' - 1}, {'\\' + 1, 0x7F}}),
+                       grammar_.beyond_ascii(), escape()}));
 }
 
 }  // namespace lily

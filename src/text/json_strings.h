@@ -24,8 +24,7 @@ class JsonStrings {
 
  private:
   [[nodiscard]] Grammar::Fragment escape();
-  [[nodiscard]] Grammar::RuleId character();
-  [[nodiscard]] Grammar::RuleId counted_character(StringSpelling spelling);
+  [[nodiscard]] Grammar::RuleId character(StringSpelling spelling);
 
   Grammar& grammar_;
   Grammar::RuleId any_;

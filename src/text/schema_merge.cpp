@@ -1,6 +1,7 @@
 #include "text/schema_merge.h"
 
 #include "text/json_pointer.h"
+#include "text/python_json.h"
 #include "text/schema_reader.h"
 
 namespace lily {
@@ -13,14 +14,15 @@ Result<const Json*> SchemaMerger::resolve(const Json& ref, const std::string& pa
   const Json* target =
       ref.is_string() ? resolve_local_reference(root_, ref.get_ref<const std::string&>()) : nullptr;
   if (target == nullptr) {
-    return problem(at(path, "$ref"), "expected a reference into this schema, found {}", ref.dump());
+    return problem(at(path, "$ref"), "expected a reference into this schema, found {}", schema::spelled(ref));
   }
   return target;
 }
 
-const Json& SchemaMerger::keep(Json schema) {
-  std::string text = schema.dump(-1, ' ', false, Json::error_handler_t::replace);
-  return kept_.try_emplace(std::move(text), std::move(schema)).first->second;
+Result<const Json*> SchemaMerger::keep(Json schema, const std::string& path) {
+  auto text = to_compact_json(schema);
+  if (!text.ok()) return problem(path, "{}", text.error().message);
+  return &kept_.try_emplace(std::move(text).value(), std::move(schema)).first->second;
 }
 
 Result<Json> SchemaMerger::merge(Json into, const Json& from, const std::string& path) {

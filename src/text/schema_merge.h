@@ -24,7 +24,7 @@ class SchemaMerger {
 
   /// The schema at an address that stays. Equal ones are one, so that a recursion through them comes back to
   /// where it was.
-  const Json& keep(Json schema);
+  Result<const Json*> keep(Json schema, const std::string& path);
 
  private:
   static Result<void> merge_keyword(const std::string& key, const Json& value, const std::string& path,

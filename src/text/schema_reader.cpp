@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <optional>
+
+#include "text/python_json.h"
 
 namespace lily::schema {
 namespace {
@@ -47,7 +50,7 @@ Result<std::uint32_t> count(const Json& schema, const char* keyword, std::uint32
   const double number = value->is_number() ? value->get<double>() : -1;
   if (!(number >= 0 && number <= kMostCounted) || std::trunc(number) != number) {
     return problem(at(path, keyword), "expected an integer from 0 to {}, found {}", kMostCounted,
-                   value->dump());
+                   spelled(*value));
   }
   return static_cast<std::uint32_t>(number);
 }
@@ -57,13 +60,22 @@ Result<std::optional<std::int64_t>> bound(const Json& schema, const char* keywor
   const Json* value = find(schema, keyword);
   if (value == nullptr || value->is_boolean()) return std::optional<std::int64_t>();
   double number = value->is_number() ? value->get<double>() : std::nan("");
+  if (value->is_binary())
+    number = std::strtod(spelled(*value).c_str(), nullptr);  // an integer beyond 64 bits
   if (integer && std::isfinite(number)) number = upper ? std::floor(number) : std::ceil(number);
-  if (!(std::abs(number) <= static_cast<double>(kMaxBound)) || std::trunc(number) != number) {
+  const auto largest = static_cast<double>(kMaxBound);
+  if (upper ? number > largest : number < -largest) return std::optional<std::int64_t>();  // says nothing
+  if (!(std::abs(number) <= largest) || std::trunc(number) != number) {
     return problem(at(path, keyword), "expected a whole number of at most 18 digits, found {}",
-                   value->dump());
+                   spelled(*value));
   }
   if (value->is_number_integer()) return std::optional(value->get<std::int64_t>());
   return std::optional(static_cast<std::int64_t>(number));
+}
+
+bool is_true(const Json& schema, const char* keyword) {
+  const Json* value = find(schema, keyword);
+  return value != nullptr && *value == Json(true);
 }
 
 bool some_number_is_within(const NumberBounds& bounds, bool integer) {
@@ -78,6 +90,10 @@ bool some_number_is_within(const NumberBounds& bounds, bool integer) {
 
 std::string at(const std::string& path, std::string_view step) {
   return path.empty() ? std::string(step) : fmt::format("{}.{}", path, step);
+}
+
+std::string spelled(const Json& value) {
+  return to_compact_json(value).value();
 }
 
 const Json* find(const Json& schema, std::string_view keyword) {
@@ -122,6 +138,9 @@ Result<NumberBounds> read_number_bounds(const Json& schema, bool integer, const 
   LILY_TRY(bounds.most, bound(schema, "maximum", integer, true, path));
   LILY_TRY(const auto above, bound(schema, "exclusiveMinimum", integer, false, path));
   LILY_TRY(const auto below, bound(schema, "exclusiveMaximum", integer, true, path));
+  // Before draft 6 these said of minimum and maximum that they are exclusive.
+  bounds.least_exclusive = bounds.least && is_true(schema, "exclusiveMinimum");
+  bounds.most_exclusive = bounds.most && is_true(schema, "exclusiveMaximum");
   if (above && (!bounds.least || *above >= *bounds.least)) {
     bounds.least = above;
     bounds.least_exclusive = true;

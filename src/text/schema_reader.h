@@ -28,6 +28,9 @@ template <class... Args>
   return fail(ErrorCode::kInvalidArgument, "{}: {}", place, fmt::format(format, std::forward<Args>(args)...));
 }
 
+/// A value's JSON text, integers beyond 64 bits exact.
+[[nodiscard]] std::string spelled(const Json& value);
+
 /// What the keyword says; null where it is absent.
 [[nodiscard]] const Json* find(const Json& schema, std::string_view keyword);
 
