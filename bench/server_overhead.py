@@ -3,15 +3,14 @@ tokenizer, and on the way back the detokenizer, the parser of reasoning and call
 
     LILY=build/release/lily python3 bench/server_overhead.py [MODEL] [TOKENS] [ROUNDS]
 
-Each line is the median of ROUNDS answers of TOKENS tokens on a connection that stays open. The engine's thread is not in it:
-it computes beside this one. The shares are what the time would be of a step, were it all waited for. Processor time, so a busy
-machine spoils little.
+Each line is the least of ROUNDS answers of TOKENS tokens on a connection that stays open. The engine's thread is not in it:
+it computes beside this one. The shares are what the time would be of a step, were it all waited for. Processor time, so that a
+busy machine only adds cold caches.
 """
 
 import http.client
 import json
 import pathlib
-import statistics
 import sys
 
 sys.path.append(str(pathlib.Path(__file__).parent.parent / "tests" / "api"))
@@ -64,13 +63,13 @@ def main(model="tiny", tokens=1000, rounds=7):
             # Two lengths, so that what a request costs once drops out.
             runs = [[connection.cost("/v1/chat/completions", {**base, **fields, "max_tokens": count}) for count in (tokens, tokens // 5)]
                     for _ in range(rounds)]
-            token = statistics.median((long - short) / (tokens - tokens // 5) for long, short in runs)
+            token = min((long - short) / (tokens - tokens // 5) for long, short in runs)
             shares = ", ".join(f"{100 * token / 1e3 / ms:.2f} % of {ms:g} ms ({where})" for where, ms in STEPS_MS.items())
-            print(f"{name:28} {token:6.1f} us a token: {shares}")
-        text = "It was a dark and stormy night; the rain fell in torrents. " * 300
+            print(f"{name:28} {token:6.1f} us a token: {shares}", flush=True)
+        text = "It was a dark and stormy night; the rain fell in torrents. " * 60
         request = {**base, "messages": [{"role": "user", "content": text}], "max_tokens": 1}
         count = json.loads(connection.post("/v1/chat/completions", request))["usage"]["prompt_tokens"]
-        prompt = statistics.median(connection.cost("/v1/chat/completions", request) for _ in range(rounds))
+        prompt = min(connection.cost("/v1/chat/completions", request) for _ in range(rounds))
         print(f"{'prompt of ' + str(count) + ' tokens':28} {prompt / count:6.2f} us a prompt token, {prompt / 1e3:.2f} ms in all")
 
 
