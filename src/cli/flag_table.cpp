@@ -183,6 +183,9 @@ constexpr std::array kFlags = {
     Flag{"--alias", &Options::alias, "NAME,...", kServe, kService,
          "what clients call the model; answers say the first [the checkpoint's name]"},
     Flag{"--api-key-file", &Options::api_key_file, "F", kServe, kService, "ask for one of the keys in this file, one a line"},
+    Flag{"--tls-cert", &Options::tls_cert, "F", kServe, kService,
+         "speak HTTPS with the certificate in this PEM file, those that signed it behind it; needs --tls-key"},
+    Flag{"--tls-key", &Options::tls_key, "F", kServe, kService, "its private key, in PEM and without passphrase"},
     Flag{"--allow-origin", &Options::allow_origin, "ORIGIN,...", kServe, kService,
          "web pages that may use the server, as https://chat.example, or * [its own]"},
 

@@ -75,6 +75,8 @@ struct Options {
   std::int64_t drain_seconds = 30;
   std::string alias;  // comma-separated
   std::string api_key_file;
+  std::string tls_cert;
+  std::string tls_key;
   std::string allow_origin;  // comma-separated
 
   // completion.
