@@ -38,6 +38,9 @@ class TimedBackend final : public Backend {
   void attention_block(const AttentionBlock& block) override {
     timed("attention", [&] { backend_.attention_block(block); });
   }
+  void mlp_block(const MlpBlock& block) override {
+    timed("mlp", [&] { backend_.mlp_block(block); });
+  }
   void moe_block(const MoeBlock& block) override {
     timed("moe", [&] { backend_.moe_block(block); });
   }

@@ -39,7 +39,11 @@ class Layout {
     }
     vector(at + "input_layernorm.weight", {c_.hidden_size});
     vector(at + "post_attention_layernorm.weight", {c_.hidden_size});
-    moe(at + "mlp.");
+    if (c_.is_dense()) {
+      dense(at + "mlp.");
+    } else {
+      moe(at + "mlp.");
+    }
   }
 
   void recurrent(const std::string& at) {
@@ -78,6 +82,12 @@ class Layout {
     matrix(at + "shared_expert.down_proj", {c_.hidden_size}, c_.shared_expert_intermediate_size);
     matrix(at + "shared_expert.up_proj", {c_.shared_expert_intermediate_size}, c_.hidden_size);
     matrix(at + "shared_expert_gate", {1}, c_.hidden_size);
+  }
+
+  void dense(const std::string& at) {
+    matrix(at + "gate_proj", {c_.intermediate_size}, c_.hidden_size);
+    matrix(at + "down_proj", {c_.hidden_size}, c_.intermediate_size);
+    matrix(at + "up_proj", {c_.intermediate_size}, c_.hidden_size);
   }
 
   void vector(const std::string& name, const Dims& shape) { tensors_.push_back({name, DType::kBF16, shape}); }

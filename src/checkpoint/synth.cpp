@@ -241,7 +241,7 @@ Result<void> copy_tokenizer(const std::string& from, const fs::path& directory) 
 
 Result<void> synthesize(const SynthOptions& options, const SynthProgress& progress) {
   LILY_TRY(const SynthPreset preset, find_synth_preset(options.preset));
-  const std::string config_text = synth_config_json(preset);
+  const std::string config_text = synth_config_json(preset, options.quantization);
   LILY_TRY(const ModelConfig config, parse_config(config_text));
   std::vector<ShardPlan> shards = cut_into_shards(published_layout(config), preset.omitted_bytes);
 

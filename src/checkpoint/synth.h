@@ -9,12 +9,14 @@
 #include <string>
 
 #include "base/result.h"
+#include "checkpoint/config.h"
 
 namespace lily {
 
 struct SynthOptions {
   std::filesystem::path out;  ///< must not exist, or be an empty directory
   std::string preset = "qwen3.6-35b-a3b";
+  QuantizationSpec quantization;
   std::uint64_t seed = 0;      ///< equal seeds give equal bytes, whatever the threads
   int threads = 0;             ///< 0: all cores
   std::string tokenizer_from;  ///< a checkpoint directory or "tiny" whose text files are copied; empty: none

@@ -17,6 +17,7 @@ nlohmann::ordered_json to_json(const WeightParts& parts) {
           {"experts", parts.experts},
           {"shared_experts", parts.shared_experts},
           {"routers", parts.routers},
+          {"dense_mlps", parts.dense_mlps},
           {"norms", parts.norms},
           {"head", parts.head},
           {"total", parts.total()}};

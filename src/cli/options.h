@@ -72,7 +72,9 @@ struct Options {
   std::string api_key_file;
   std::string allow_origin;  // comma-separated
 
-  // synth.
+  // synth and quantize.
+  std::int64_t bits = 4;
+  std::int64_t group_size = 64;
   std::string preset = "qwen3.6-35b-a3b";
   std::string tokenizer_from;
 
