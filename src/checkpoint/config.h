@@ -49,7 +49,8 @@ struct ModelConfig {
   std::int64_t num_experts_per_tok = 0;
   std::int64_t moe_intermediate_size = 0;
   std::int64_t shared_expert_intermediate_size = 0;
-  std::int64_t intermediate_size = 0;  ///< of a dense member; the other four are 0 there, and this one elsewhere
+  std::int64_t intermediate_size =
+      0;  ///< of a dense member; the other four are 0 there, and this one elsewhere
   std::int64_t max_position_embeddings = 0;
   std::int64_t rotary_dim = 0;  ///< head_dim * partial_rotary_factor
   double rope_theta = 0;

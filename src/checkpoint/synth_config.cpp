@@ -224,8 +224,7 @@ Result<SynthPreset> find_synth_preset(std::string_view name) {
 
 std::string synth_config_json(const SynthPreset& preset, const QuantizationSpec& spec) {
   const bool dense = preset.num_experts == 0;
-  const char* architecture =
-      dense ? "Qwen3_5ForConditionalGeneration" : "Qwen3_5MoeForConditionalGeneration";
+  const char* architecture = dense ? "Qwen3_5ForConditionalGeneration" : "Qwen3_5MoeForConditionalGeneration";
   const ordered_json config = {{"architectures", {architecture}},
                                {"eos_token_id", eos_ids(preset)},
                                {"image_token_id", 248056},

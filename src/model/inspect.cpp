@@ -62,11 +62,10 @@ std::string shown(std::int64_t bytes) {
 
 std::string architecture(const ModelConfig& c) {
   const auto linear = std::ranges::count(c.layer_types, LayerType::kLinearAttention);
-  const std::string mlp =
-      c.is_dense() ? fmt::format("dense feed-forward of {}", c.intermediate_size)
-                   : fmt::format("{} experts of {}, {} a token, shared {}", c.num_experts,
-                                 c.moe_intermediate_size, c.num_experts_per_tok,
-                                 c.shared_expert_intermediate_size);
+  const std::string mlp = c.is_dense() ? fmt::format("dense feed-forward of {}", c.intermediate_size)
+                                       : fmt::format("{} experts of {}, {} a token, shared {}", c.num_experts,
+                                                     c.moe_intermediate_size, c.num_experts_per_tok,
+                                                     c.shared_expert_intermediate_size);
   return fmt::format(
       "  {}: {} layers ({} gated delta, {} attention), hidden {}, vocabulary {}\n"
       "  attention {}/{} heads of {}, gated delta {}/{} heads of {}, {}\n",

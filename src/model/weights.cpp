@@ -192,16 +192,16 @@ class Loader {
   // `rows` is {out} or {experts, out}.
   QuantizedMatrix matrix(const std::string& module, const Dims& rows, std::int64_t in) {
     const QuantizationSpec& spec = quantization_.of(module);
+    if (in % spec.group_size != 0) {
+      problem("{}: {} inputs are no whole number of groups of {}", module, in, spec.group_size);
+      return {};
+    }
     Dims scales_shape = rows;
     scales_shape.push_back(in / spec.group_size);
     const auto weight = take(module + ".weight");
     const auto scales = take(module + ".scales", scales_shape);
     const auto biases = take(module + ".biases", scales_shape);
     if (!weight || !scales || !biases) return {};
-    if (in % spec.group_size != 0) {
-      problem("{}: {} inputs are no whole number of groups of {}", module, in, spec.group_size);
-      return {};
-    }
     if (!check_codes(*weight, spec, rows, in) || !check_bf16(*scales) || !check_bf16(*biases)) return {};
     return {.experts = rows.size() == 2 ? rows[0] : 1,
             .out = rows.back(),

@@ -21,8 +21,8 @@ struct QuantizedMatrix {
   std::int64_t experts = 1;
   std::int64_t out = 0;
   std::int64_t in = 0;
-  int bits = 4;         ///< 2, 3, 4, 5, 6 or 8
-  int group_size = 64;  ///< 32, 64 or 128
+  int bits = 4;                       ///< 2, 3, 4, 5, 6 or 8
+  int group_size = 64;                ///< 32, 64 or 128
   const std::byte* weight = nullptr;  ///< [experts, out, in * bits / 8] bytes
   const std::byte* scales = nullptr;  ///< [experts, out, in / group_size] bf16
   const std::byte* biases = nullptr;  ///< [experts, out, in / group_size] bf16
@@ -95,7 +95,7 @@ struct WeightParts {
   std::int64_t shared_experts = 0;
   std::int64_t routers = 0;  ///< mlp.gate and mlp.shared_expert_gate
   std::int64_t dense_mlps = 0;
-  std::int64_t norms = 0;    ///< input, post-attention and final
+  std::int64_t norms = 0;  ///< input, post-attention and final
   std::int64_t head = 0;
 
   [[nodiscard]] std::int64_t total() const;

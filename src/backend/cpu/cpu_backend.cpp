@@ -13,8 +13,8 @@ namespace lily::cpu {
 namespace {
 
 std::int64_t widest_input(const Shapes& s) {
-  return std::max({s.hidden, s.linear_value_dim(), s.query_dim(), s.expert_width, s.shared_width,
-                   s.dense_width});
+  return std::max(
+      {s.hidden, s.linear_value_dim(), s.query_dim(), s.expert_width, s.shared_width, s.dense_width});
 }
 
 std::int64_t projected_width(const Shapes& s) {

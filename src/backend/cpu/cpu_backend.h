@@ -152,8 +152,8 @@ class CpuBackend final : public Backend {
   Buffer<float> chosen_weights_;   ///< [rows, K]
   PerPhase<ExpertLists> lists_;
   std::vector<std::int64_t> active_experts_;
-  Activations expanded_;         ///< [entries, I]: inner rows of the routed experts
-  Activations dense_expanded_;   ///< [rows, S or F]: of the shared expert or the dense feed-forward
+  Activations expanded_;        ///< [entries, I]: inner rows of the routed experts
+  Activations dense_expanded_;  ///< [rows, S or F]: of the shared expert or the dense feed-forward
   std::vector<AttentionTask> attention_tasks_;
   Buffer<float> partials_;  ///< [slot][KV head] AttentionState
 };

@@ -12,8 +12,8 @@
 namespace lily {
 namespace {
 
-using testing::kPromiseLimits;
 using testing::dense_sizes;
+using testing::kPromiseLimits;
 using testing::make;
 using testing::mixed_sizes;
 using testing::ModelSize;
@@ -206,7 +206,7 @@ TEST(MakeBackend, RefusesWhatItCannotRun) {
   EXPECT_EQ(error_of({.name = "reference", .kv_type = "q8"}).code, ErrorCode::kUnsupported);
 
   ModelWeights odd = model.weights();
-  odd.lm_head.group_size = 32;
+  odd.shapes.linear_value_heads = 16 * odd.shapes.linear_key_heads;
   EXPECT_EQ(make_backend(cpu(false), odd, kPromiseLimits).error().code, ErrorCode::kUnsupported);
 }
 
