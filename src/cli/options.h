@@ -86,6 +86,10 @@ struct Options {
   std::string revision = "main";
   std::int64_t connections = 8;
 
+  // inspect.
+  bool verify = false;
+  std::string checksums;
+
   // eval and bench.
   std::int64_t context = 2048;
   std::string against;

@@ -6,12 +6,12 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import tempfile
 import threading
 import time
-import unittest
 
 import hf_checkpoint
 import lily
@@ -38,6 +38,9 @@ class Hub(http.server.ThreadingHTTPServer):
         self.requests = []  # (path, range, authorization)
         self.lock = threading.Lock()
         threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def handle_error(self, request, client_address):
+        """A client that hangs up is what some of the tests are about."""
 
     @property
     def url(self):
@@ -152,6 +155,18 @@ class Pull(lily.Case):
         self.assertEqual(sorted(p.name for p in self.repository.iterdir()), ["blobs", "refs", "snapshots"])
         self.assertIn("loads", self.lily("inspect", path))
 
+    def test_what_was_pulled_can_be_verified(self):
+        path = self.pull()
+        report = json.loads(self.lily("inspect", path, "--verify", "--json"))["verified"]
+        self.assertEqual((report["files"], report["problems"]), (len(self.hub.files) - 1, []))
+        self.assertIn("hub cache", report["against"])
+        blob = (path / "config.json").resolve()
+        blob.write_bytes(blob.read_bytes() + b" ")
+        done = lily.run("inspect", path, "--verify")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("config.json: expected git id " + blob.name, done.stdout)
+        self.assertIn("1 file is not what", done.stderr)
+
     def test_a_second_pull_fetches_nothing(self):
         self.pull()
         self.hub.requests.clear()
@@ -242,6 +257,7 @@ class Pull(lily.Case):
             with self.subTest(name):
                 self.hub.fault = lambda handler, file, begin, end, name=name: file == name and (
                     handler.part(bytes(len(self.hub.files[file])), begin, end) or True)
+                shutil.rmtree(self.cache, ignore_errors=True)
                 self.fails("pull", "org/model", code=1, says=[name, says, "deleted"])
                 self.expect_no_model()
                 self.assertEqual(list(self.cache.rglob("*" + git_id(self.hub.files[name]) + "*")), [])
@@ -308,6 +324,7 @@ class Pull(lily.Case):
                           ({"siblings": [good | {"lfs": {"sha256": blob}}]}, "64 hexadecimal digits")):
             self.hub.api = api
             self.fails("pull", "org/model", code=1, says=says)
+        self.hub.api = {}
         self.hub.api = {"siblings": self.hub.listing()["siblings"] + [
             {"rfilename": name, "size": 0, "blobId": blob} for name in ("../evil.json", "/evil.json", "a/evil.json", ".evil.json")]}
         self.lily("pull", "org/model")
