@@ -28,6 +28,7 @@ class TimedBackend final : public Backend {
   std::map<std::string, double> seconds;
 
   [[nodiscard]] std::string description() const override { return backend_.description(); }
+  [[nodiscard]] std::int64_t max_rows() const override { return backend_.max_rows(); }
   void begin(const Batch& batch) override { backend_.begin(batch); }
   void embed(const EmbedBlock& block) override {
     timed("embed", [&] { backend_.embed(block); });

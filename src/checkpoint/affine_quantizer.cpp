@@ -73,11 +73,14 @@ bool quantize_row(std::span<const float> row, const QuantizationSpec& spec, Quan
   std::array<std::uint8_t, kMostGroup> codes{};
   for (std::size_t g = 0; g < row.size() / size; ++g) {
     const auto group = row.subspan(g * size, size);
-    const auto [low, largest] = std::ranges::minmax(group);
-    const float high = rounding == QuantizerRounding::kMetal ? std::max(largest, 0.0F) : largest;
-    // A NaN compares false with everything, so it may hide from minmax: the sum shows it.
-    float sum = 0;
-    for (const float w : group) sum += std::abs(w);
+    float low = group.front();
+    float high = rounding == QuantizerRounding::kMetal ? 0.0F : low;
+    float sum = 0;  // shows a NaN, which compares false with everything
+    for (const float w : group) {
+      low = std::min(low, w);
+      high = std::max(high, w);
+      sum += std::abs(w);
+    }
     if (!std::isfinite(sum)) return false;
     const Affine affine = fit(low, high, levels, rounding);
     encode(group, affine, levels, rounding, std::span(codes).first(size));

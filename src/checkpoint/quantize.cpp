@@ -1,10 +1,6 @@
 #include "checkpoint/quantize.h"
 
-#include <fmt/format.h>
-#include <fnmatch.h>
-
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -29,20 +25,6 @@ namespace fs = std::filesystem;
 constexpr std::int64_t kChunkValues = 1 << 18;  ///< quantised by a thread at once
 constexpr const char* kStateFile = "quantize.json";
 
-bool is_router(std::string_view module) {
-  return module.ends_with(".mlp.gate") || module.ends_with(".mlp.shared_expert_gate");
-}
-
-QuantizationSpec spec_of(const std::string& module, const QuantizeOptions& options) {
-  QuantizationSpec spec =
-      is_router(module) ? QuantizationSpec{.bits = 8, .group_size = 64} : options.quantization;
-  for (const QuantizeRule& rule : options.rules) {
-    const std::string pattern = "*" + rule.pattern + "*";
-    if (::fnmatch(pattern.c_str(), module.c_str(), 0) == 0) spec = rule.spec;
-  }
-  return spec;
-}
-
 // The module of a matrix's tensor, or nothing for a vector.
 std::optional<std::string> module_of(const TensorPlan& plan, const std::set<std::string>& modules) {
   const std::string module = plan.name.substr(0, plan.name.rfind('.'));
@@ -63,7 +45,7 @@ Quantization choose_formats(ModelConfig config, const QuantizeOptions& options) 
   Quantization chosen{.defaults = options.quantization, .overrides = {}};
   config.quantization = chosen;
   for (const std::string& module : modules_of(published_layout(config))) {
-    const QuantizationSpec spec = spec_of(module, options);
+    const QuantizationSpec spec = format_of(module, options.quantization, options.rules);
     if (spec != options.quantization) chosen.overrides[module] = spec;
   }
   return chosen;
@@ -151,10 +133,6 @@ std::int64_t bytes_of(const Chunk& chunk) {
          (job.biases ? group_bytes : 0);
 }
 
-Error first_of(std::vector<Error> problems, const std::string& label) {
-  return combine(problems).in(label);
-}
-
 /// Everything a run works from: the source, the plan, and where it goes.
 class Quantizer {
  public:
@@ -173,7 +151,7 @@ class Quantizer {
       if (auto found = find_source(plan); !found.ok()) problems.push_back(std::move(found).error());
     }
     if (auto left = checkpoint_.check_all_taken(); !left.ok()) problems.push_back(std::move(left).error());
-    if (!problems.empty()) return first_of(std::move(problems), checkpoint_.files().label());
+    if (!problems.empty()) return combine(problems).in(checkpoint_.files().label());
     shards_ = cut_into_shards(std::move(layout), 0, options_.shard_bytes);
     return {};
   }
@@ -366,45 +344,7 @@ class Quantizer {
   std::map<std::string, Job> jobs_;  ///< by module, or by name of a vector
 };
 
-Result<int> parse_choice(std::string_view text, std::string_view rule, std::initializer_list<int> choices) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc() && end == text.data() + text.size() && std::ranges::count(choices, value) > 0) {
-    return value;
-  }
-  return fail(ErrorCode::kInvalidArgument, "rules: '{}': expected {}, found '{}'", printable(rule),
-              fmt::join(choices, " or "), printable(text));
-}
-
-Result<QuantizeRule> parse_rule(std::string_view text, const QuantizationSpec& defaults) {
-  const std::size_t equals = text.find('=');
-  if (equals == 0 || equals == std::string_view::npos) {
-    return fail(ErrorCode::kInvalidArgument, "rules: '{}': expected PATTERN=BITS or PATTERN=BITS:GROUP",
-                printable(text));
-  }
-  QuantizeRule rule{.pattern = std::string(text.substr(0, equals)), .spec = defaults};
-  std::string_view format = text.substr(equals + 1);
-  const std::size_t colon = format.find(':');
-  LILY_TRY(rule.spec.bits, parse_choice(format.substr(0, colon), text, {2, 3, 4, 5, 6, 8}));
-  if (colon != std::string_view::npos) {
-    LILY_TRY(rule.spec.group_size, parse_choice(format.substr(colon + 1), text, {32, 64, 128}));
-  }
-  return rule;
-}
-
 }  // namespace
-
-Result<std::vector<QuantizeRule>> parse_quantize_rules(std::string_view text,
-                                                       const QuantizationSpec& defaults) {
-  std::vector<QuantizeRule> rules;
-  while (!text.empty()) {
-    const std::string_view item = text.substr(0, text.find(','));
-    LILY_TRY(QuantizeRule rule, parse_rule(item, defaults));
-    rules.push_back(std::move(rule));
-    text.remove_prefix(std::min(text.size(), item.size() + 1));
-  }
-  return rules;
-}
 
 Result<void> quantize(const QuantizeOptions& options, const WriteProgress& progress) {
   LILY_TRY(auto files, ModelFiles::open(options.source));

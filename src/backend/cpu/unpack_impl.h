@@ -14,10 +14,12 @@ typedef std::uint16_t Windows __attribute__((vector_size(32)));
 using CodeIndices = std::make_integer_sequence<int, 16>;
 using WindowIndices = std::make_integer_sequence<int, 32>;
 
-/// Code i lies in the 16 bits that begin at byte i kBits / 8, from bit i kBits % 8 on.
-template <int kBits, int... I>
+/// Code i lies in the 16 bits that begin at byte kFirst + i kBits / 8, from bit i kBits % 8 on. Where it does
+/// not reach into the second byte, that may be any: there is none behind the last.
+template <int kBits, int kFirst, int... I>
 LILY_INLINE Windows code_windows(CodeBytes bytes, std::integer_sequence<int, I...>) {
-  return reinterpret_cast<Windows>(__builtin_shufflevector(bytes, bytes, (I / 2 * kBits / 8 + I % 2)...));
+  return reinterpret_cast<Windows>(__builtin_shufflevector(
+      bytes, bytes, (kFirst + I / 2 * kBits / 8 + I % 2 < 16 ? kFirst + I / 2 * kBits / 8 + I % 2 : 15)...));
 }
 /// A multiplication by these moves code i to bit 8; few machines shift 16-bit lanes by different amounts.
 template <int kBits, int... I>
@@ -25,19 +27,26 @@ LILY_INLINE Windows to_bit_eight(std::integer_sequence<int, I...>) {
   return Windows{static_cast<std::uint16_t>(1 << (8 - I * kBits % 8))...};
 }
 
-/// 16 codes, from 2 kBits bytes. Nothing behind them is read: they may be the last of the file.
-template <int kBits>
-LILY_INLINE CodeBytes unpack_16(const std::byte* p) {
-  CodeBytes bytes = {};
-  __builtin_memcpy(&bytes, p, 2 * kBits);
-  const Windows moved = code_windows<kBits>(bytes, WindowIndices{}) * to_bit_eight<kBits>(CodeIndices{});
+/// Codes [16 kPart, 16 kPart + 16) of a block, from one load that stays inside the block: it may be the last
+/// of the file. (Put together from smaller loads, the register would wait for the store behind them.)
+template <int kBits, int kPart>
+LILY_INLINE CodeBytes unpack_16(const std::byte* block) {
+  constexpr int kBegin = 2 * kBits * kPart;
+  constexpr int kLast = 8 * kBits - 16;
+  constexpr int kLoad = kBegin < kLast ? kBegin : kLast;
+  const Windows windows =
+      code_windows<kBits, kBegin - kLoad>(load<CodeBytes>(block + kLoad), WindowIndices{});
+  const Windows moved = windows * to_bit_eight<kBits>(CodeIndices{});
   return __builtin_convertvector((moved >> 8) & static_cast<std::uint16_t>((1 << kBits) - 1), CodeBytes);
 }
 
 /// The 64 codes of a block.
 template <int kBits>
 LILY_INLINE void unpack_block(const std::byte* p, std::byte (&out)[kGroup]) {
-  for (int i = 0; i < kGroup; i += 16) store(out + i, unpack_16<kBits>(p + i * kBits / 8));
+  store(out, unpack_16<kBits, 0>(p));
+  store(out + 16, unpack_16<kBits, 1>(p));
+  store(out + 32, unpack_16<kBits, 2>(p));
+  store(out + 48, unpack_16<kBits, 3>(p));
 }
 
 }  // namespace
