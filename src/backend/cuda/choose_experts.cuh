@@ -20,6 +20,36 @@ struct Chosen {
   int expert = 0;
   float weight = 0;
 };
+/// The largest of a lane's keys, the first among equals. By halves: what one round costs is its latency.
+template <int kPerLane>
+struct LaneBest {
+  std::uint32_t key;
+  int at;
+  __device__ explicit LaneBest(const std::uint32_t (&keys)[kPerLane]) {
+    std::uint32_t best[kPerLane];
+    int index[kPerLane];
+#pragma unroll
+    for (int i = 0; i < kPerLane; ++i) {
+      best[i] = keys[i];
+      index[i] = i;
+    }
+#pragma unroll
+    for (int half = kPerLane / 2; half > 0; half /= 2) {
+#pragma unroll
+      for (int i = 0; i < half; ++i) {
+        // Neighbours, so that the earlier of equal keys is on the left.
+        const int left = i * (kPerLane / half);
+        const int right = left + kPerLane / half / 2;
+        const bool other = best[right] > best[left];
+        best[left] = other ? best[right] : best[left];
+        index[left] = other ? index[right] : index[left];
+      }
+    }
+    key = best[0];
+    at = index[0];
+  }
+};
+
 /// By a whole warp; lane n < k gets the n-th choice. kPerLane: logits a lane holds.
 template <int kPerLane>
 __device__ Chosen choose_experts(const float* logits, int experts, int k) {
@@ -30,34 +60,26 @@ __device__ Chosen choose_experts(const float* logits, int experts, int k) {
     const int expert = i * 32 + lane;
     keys[i] = expert < experts ? sort_key(__ldcg(logits + expert)) : 0;
   }
-  Chosen mine;
-  float largest = 0;
-  float total = 0;
+  std::uint32_t mine = 0;
+  unsigned expert = 0;
   for (int n = 0; n < k; ++n) {
-    std::uint32_t best = 0;
-    unsigned index = kMaxExperts;
-#pragma unroll
-    for (int i = 0; i < kPerLane; ++i) {
-      if (keys[i] > best) {
-        best = keys[i];
-        index = static_cast<unsigned>(i * 32 + lane);
-      }
-    }
-    const std::uint32_t top = __reduce_max_sync(0xffffffffU, best);
-    const unsigned winner = __reduce_min_sync(0xffffffffU, best == top ? index : kMaxExperts);
+    const LaneBest<kPerLane> best(keys);
+    const auto index = static_cast<unsigned>(best.at * 32 + lane);
+    const std::uint32_t top = __reduce_max_sync(0xffffffffU, best.key);
+    const unsigned winner = __reduce_min_sync(0xffffffffU, best.key == top ? index : kMaxExperts);
 #pragma unroll
     for (int i = 0; i < kPerLane; ++i) {
       if (static_cast<unsigned>(i * 32 + lane) == winner) keys[i] = 0;
     }
-    const float value = key_value(top);
-    if (n == 0) largest = value;
-    const float weight = __expf(value - largest);
-    total += weight;
-    // Logits that are not numbers have large keys; where none is left, any expert will do.
-    if (lane == n) mine = {static_cast<int>(winner) < experts ? static_cast<int>(winner) : 0, weight};
+    if (lane == n) {
+      mine = top;
+      expert = winner;
+    }
   }
-  mine.weight /= total;
-  return mine;
+  const float largest = __shfl_sync(0xffffffffU, key_value(mine), 0);
+  const float weight = lane < k ? __expf(key_value(mine) - largest) : 0.0F;
+  // Logits that are not numbers have large keys; where none is left, any expert will do.
+  return {static_cast<int>(expert) < experts ? static_cast<int>(expert) : 0, weight / warp_sum(weight)};
 }
 __device__ __forceinline__ Chosen choose_experts(const float* logits, int experts, int k) {
   static_assert(kMaxExperts == 512);

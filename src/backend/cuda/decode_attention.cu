@@ -6,10 +6,13 @@
 namespace lily::cuda {
 namespace {
 
-constexpr int kWarps = 4;
+constexpr int kWarps = 8;  // a query head each, where eight share a KV head
 constexpr int kThreads = kWarps * 32;
 constexpr int kBlock = 16;  // K/V rows a warp takes at a time
 constexpr float kNothing = -1e30F;
+constexpr int kOutStride = kHeadDim + 4;  // spreads the queries over the banks
+constexpr std::size_t kOutBytes = sizeof(float) * kWarps * kMaxQueryGroup * kOutStride;
+static_assert(kWarps == kMaxQueryGroup);
 
 // K/V rows of a range: at least a block, and so many that kAttentionSplits ranges cover all.
 __device__ __forceinline__ int range_rows(int length) {
@@ -136,46 +139,98 @@ __device__ void prefetch_range(const AttentionDecodeArgs& a, const int* pages, i
   }
 }
 
-// The query heads in bf16, zeros for what is missing of eight.
-__device__ void prepare_queries(const AttentionDecodeArgs& a, const float* projected, const float* rope,
-                                int kv_head, int group, __nv_bfloat16* query) {
+// A warp's query head and, of the range with the token itself, its new K row (warp 0) or V row (warp 1).
+// What does not depend on this step is loaded before the wait.
+struct NewRows {
+  Eight gain{};
+  Eight k_gain{};
+  Rotation rotation;
+  __device__ NewRows(const AttentionDecodeArgs& a, int row) : rotation(a.rows.rope + row * kRotary) {
+    const int lane = static_cast<int>(threadIdx.x & 31);
+    gain = load_eight(a.q_gain + lane * 8);
+    k_gain = load_eight(a.k_gain + lane * 8);
+  }
+  /// `query`: [8, 256] in bf16, zeros for what is missing of eight.
+  __device__ void prepare(const AttentionDecodeArgs& a, int row, int kv_head, __nv_bfloat16* new_key,
+                          __nv_bfloat16* new_value, __nv_bfloat16* query) const {
+    const int lane = static_cast<int>(threadIdx.x & 31);
+    const int warp = static_cast<int>(threadIdx.x >> 5);
+    const int group = a.query_heads / a.cache.kv_heads;
+    const float* projected = a.projected + static_cast<std::int64_t>(row) * a.stride;
+    const float* kv = projected + a.query_heads * 2 * kHeadDim + kv_head * kHeadDim + lane * 8;
+    const bool writes = warp < 2 && new_key != nullptr;
+    Eight q{};
+    Eight mine{};
+    if (warp < group) q = load_eight(projected + (kv_head * group + warp) * 2 * kHeadDim + lane * 8);
+    if (writes) mine = load_eight(kv + warp * a.cache.kv_heads * kHeadDim);
+    norm_and_rotate(q, gain, a.eps, rotation);
+    *reinterpret_cast<uint4*>(query + warp * kHeadDim + lane * 8) = pack8(q);
+    if (!writes) return;
+    if (warp == 0) norm_and_rotate(mine, k_gain, a.eps, rotation);
+    *reinterpret_cast<uint4*>((warp == 0 ? new_key : new_value) + lane * 8) = pack8(mine);
+  }
+};
+
+// The result of a warp's rows to out [8, kOutStride], stats [8, 2].
+__device__ void keep(WarpState& w, float* out, float (*stats)[2]) {
   const int lane = static_cast<int>(threadIdx.x & 31);
-  for (int h = static_cast<int>(threadIdx.x >> 5); h < kMaxQueryGroup; h += kWarps) {
-    float x[8] = {};
-    if (h < group) {
-      const float* source = projected + (kv_head * group + h) * 2 * kHeadDim + lane * 8;
-      for (int i = 0; i < 8; ++i) x[i] = __ldcg(source + i);
+  const int g = lane >> 2;
+  const int c = lane & 3;
+  w.total += __shfl_xor_sync(0xffffffffU, w.total, 1);
+  w.total += __shfl_xor_sync(0xffffffffU, w.total, 2);
+  if (c == 0) {
+    stats[g][0] = w.largest;
+    stats[g][1] = w.total;
+  }
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      float* to = out + (2 * c + (e & 1)) * kOutStride + half * 128 + (e >> 1) * 64 + 8 * g;
+#pragma unroll
+      for (int j = 0; j < 8; j += 4) {
+        *reinterpret_cast<float4*>(to + j) = make_float4(w.out[half][j][e], w.out[half][j + 1][e],
+                                                         w.out[half][j + 2][e], w.out[half][j + 3][e]);
+      }
     }
-    norm_and_rotate(x, a.q_gain, a.eps, rope);
-    *reinterpret_cast<uint4*>(query + h * kHeadDim + lane * 8) = pack8(x);
   }
 }
 
-// The token's own K and V rows: one warp each.
-__device__ void store_row(const AttentionDecodeArgs& a, const float* projected, const float* rope,
-                          const int* pages, int position, int kv_head) {
+// Warps' results of query head `warp` added up: sums [256] and {largest, total}.
+__device__ void merge(const float* out, const float (*stats)[kMaxQueryGroup][2], int warps, float* sums,
+                      float* sums_stats) {
   const int lane = static_cast<int>(threadIdx.x & 31);
-  const int warp = static_cast<int>(threadIdx.x >> 5);
-  if (warp > 1) return;
-  const bool value = warp == 1;
-  const int kv_dim = a.cache.kv_heads * kHeadDim;
-  const float* source =
-      projected + a.query_heads * 2 * kHeadDim + (value ? kv_dim : 0) + kv_head * kHeadDim + lane * 8;
-  float x[8];
-  for (int i = 0; i < 8; ++i) x[i] = __ldcg(source + i);
-  if (!value) norm_and_rotate(x, a.k_gain, a.eps, rope);
-  *reinterpret_cast<uint4*>(cache_row(a.cache, pages, position, value, kv_head) + lane * 8) = pack8(x);
+  const int h = static_cast<int>(threadIdx.x >> 5);
+  float largest = kNothing;
+  for (int i = 0; i < warps; ++i) largest = fmaxf(largest, stats[i][h][0]);
+  float total = 0;
+  float4 sum[2] = {};
+  for (int i = 0; i < warps; ++i) {
+    const float weight = exp2f(stats[i][h][0] - largest);
+    total = __fmaf_rn(weight, stats[i][h][1], total);
+#pragma unroll
+    for (int part = 0; part < 2; ++part) {
+      const float4 x = *reinterpret_cast<const float4*>(out + (i * kMaxQueryGroup + h) * kOutStride +
+                                                        part * 128 + lane * 4);
+      sum[part] = make_float4(__fmaf_rn(weight, x.x, sum[part].x), __fmaf_rn(weight, x.y, sum[part].y),
+                              __fmaf_rn(weight, x.z, sum[part].z), __fmaf_rn(weight, x.w, sum[part].w));
+    }
+  }
+#pragma unroll
+  for (int part = 0; part < 2; ++part)
+    *reinterpret_cast<float4*>(sums + h * kHeadDim + part * 128 + lane * 4) = sum[part];
+  if (lane == 0) *reinterpret_cast<float2*>(sums_stats + h * 2) = make_float2(largest, total);
 }
 
 // grid (splits, Nkv, T)
 __global__ void __launch_bounds__(kThreads) attend_range(AttentionDecodeArgs a) {
+  LILY_DYNAMIC_SHARED(memory);
+  auto* out = reinterpret_cast<float*>(memory);  // [warp, query, kOutStride]
   __shared__ __nv_bfloat16 query[kMaxQueryGroup * kHeadDim];
-  __shared__ float out[kWarps][kMaxQueryGroup][kHeadDim];
   __shared__ float stats[kWarps][kMaxQueryGroup][2];
   const int split = static_cast<int>(blockIdx.x);
   const int kv_head = static_cast<int>(blockIdx.y);
   const int row = static_cast<int>(blockIdx.z);
-  const int lane = static_cast<int>(threadIdx.x & 31);
   const int warp = static_cast<int>(threadIdx.x >> 5);
   const int position = a.rows.position[row];
   const int length = position + 1;
@@ -184,112 +239,110 @@ __global__ void __launch_bounds__(kThreads) attend_range(AttentionDecodeArgs a) 
   const int end = begin + range < length ? begin + range : length;
   const int* pages = a.rows.pages + static_cast<std::int64_t>(a.rows.table[row]) * a.rows.page_stride;
   prefetch_range(a, pages, begin, end < position ? end : position, kv_head);
+  const NewRows rows(a, row);
   wait_for_previous();
   let_next_start();
   if (begin >= length) return;
 
-  const float* projected = a.projected + static_cast<std::int64_t>(row) * a.stride;
-  const float* rope = a.rows.rope + row * kRotary;
-  prepare_queries(a, projected, rope, kv_head, a.query_heads / a.cache.kv_heads, query);
-  if (end == length) store_row(a, projected, rope, pages, position, kv_head);
+  const bool last = end == length;
+  rows.prepare(a, row, kv_head, last ? cache_row(a.cache, pages, position, false, kv_head) : nullptr,
+               last ? cache_row(a.cache, pages, position, true, kv_head) : nullptr, query);
   __syncthreads();
 
-  WarpState w;
-  for (int first = begin + warp * kBlock; first < end; first += kWarps * kBlock) {
-    attend(w, cache_row(a.cache, pages, first, false, kv_head),
-           cache_row(a.cache, pages, first, true, kv_head), query, end - first);
-  }
-  w.total += __shfl_xor_sync(0xffffffffU, w.total, 1);
-  w.total += __shfl_xor_sync(0xffffffffU, w.total, 2);
-  const int g = lane >> 2;
-  const int c = lane & 3;
-  if (c == 0) {
-    stats[warp][g][0] = w.largest;
-    stats[warp][g][1] = w.total;
-  }
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-#pragma unroll
-    for (int j = 0; j < 8; ++j) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e)
-        out[warp][2 * c + (e & 1)][half * 128 + (e >> 1) * 64 + 8 * g + j] = w.out[half][j][e];
+  const int warps =
+      (end - begin + kBlock - 1) / kBlock < kWarps ? (end - begin + kBlock - 1) / kBlock : kWarps;
+  if (warp < warps) {
+    WarpState w;
+    for (int first = begin + warp * kBlock; first < end; first += kWarps * kBlock) {
+      attend(w, cache_row(a.cache, pages, first, false, kv_head),
+             cache_row(a.cache, pages, first, true, kv_head), query, end - first);
     }
+    keep(w, out + warp * kMaxQueryGroup * kOutStride, stats[warp]);
   }
   __syncthreads();
-
   const std::int64_t at =
       (static_cast<std::int64_t>(row) * a.cache.kv_heads + kv_head) * kAttentionSplits + split;
-  for (int h = 0; h < kMaxQueryGroup; ++h) {
-    float largest = kNothing;
-    for (int i = 0; i < kWarps; ++i) largest = fmaxf(largest, stats[i][h][0]);
-    float weight[kWarps];
-    float total = 0;
-    for (int i = 0; i < kWarps; ++i) {
-      weight[i] = exp2f(stats[i][h][0] - largest);
-      total = __fmaf_rn(weight[i], stats[i][h][1], total);
-    }
-    for (int d = static_cast<int>(threadIdx.x); d < kHeadDim; d += kThreads) {
-      float sum = 0;
-      for (int i = 0; i < kWarps; ++i) sum = __fmaf_rn(weight[i], out[i][h][d], sum);
-      a.partial[(at * kMaxQueryGroup + h) * kHeadDim + d] = sum;
-    }
-    if (threadIdx.x == 0) {
-      a.partial_max[(at * kMaxQueryGroup + h) * 2] = largest;
-      a.partial_max[(at * kMaxQueryGroup + h) * 2 + 1] = total;
-    }
+  merge(out, stats, warps, a.partial + at * kMaxQueryGroup * kHeadDim,
+        a.partial_max + at * kMaxQueryGroup * 2);
+}
+
+constexpr int kJoinGroups = 4;  // of 64 threads, which take every fourth range each, four dims a thread
+constexpr int kGroupRanges = kAttentionSplits / kJoinGroups;
+
+// What each of this group's ranges counts: exp2(largest - largest of all) / total. By every warp for itself.
+__device__ void range_weights(const float* partial_max, std::int64_t first, int splits, int group,
+                              float (&weights)[kGroupRanges]) {
+  static_assert(kAttentionSplits == 64);  // two ranges a lane
+  const int lane = static_cast<int>(threadIdx.x & 31);
+  float2 stats[2];
+  for (int i = 0; i < 2; ++i) {
+    const int split = lane + i * 32;
+    stats[i] = split < splits
+                   ? __ldcg(reinterpret_cast<const float2*>(partial_max) + first + split * kMaxQueryGroup)
+                   : make_float2(kNothing, 0);
+  }
+  float largest = fmaxf(stats[0].x, stats[1].x);
+  for (int step = 16; step > 0; step >>= 1)
+    largest = fmaxf(largest, __shfl_xor_sync(0xffffffffU, largest, step));
+  float mine[2] = {exp2f(stats[0].x - largest), exp2f(stats[1].x - largest)};
+  const float inverse = 1.0F / warp_sum(__fmaf_rn(mine[0], stats[0].y, mine[1] * stats[1].y));
+#pragma unroll
+  for (int i = 0; i < kGroupRanges; ++i) {
+    const int split = group + i * kJoinGroups;
+    weights[i] = __shfl_sync(0xffffffffU, mine[i * kJoinGroups / 32], split & 31) * inverse;
   }
 }
 
-// Joins the ranges and applies the output gate. grid (Nq, T), a thread a dim.
+// Joins the ranges and applies the output gate. grid (Nq, T)
 __global__ void __launch_bounds__(kHeadDim) join_ranges(AttentionDecodeArgs a) {
-  __shared__ float weights[kAttentionSplits];
-  __shared__ float inverse;
+  __shared__ float4 sums[kJoinGroups][kHeadDim / 4];
   const int head = static_cast<int>(blockIdx.x);
   const int row = static_cast<int>(blockIdx.y);
-  const int d = static_cast<int>(threadIdx.x);
-  const int group = a.query_heads / a.cache.kv_heads;
+  const int group = static_cast<int>(threadIdx.x) / (kHeadDim / 4);
+  const int quad = static_cast<int>(threadIdx.x) % (kHeadDim / 4);
+  const int heads = a.query_heads / a.cache.kv_heads;
   const int length = a.rows.position[row] + 1;
   const int range = range_rows(length);
   const int splits = (length + range - 1) / range;
   wait_for_previous();
   let_next_start();
+  // All loads at once: what this costs is their latency.
   const std::int64_t first =
-      ((static_cast<std::int64_t>(row) * a.cache.kv_heads + head / group) * kAttentionSplits) *
+      ((static_cast<std::int64_t>(row) * a.cache.kv_heads + head / heads) * kAttentionSplits) *
           kMaxQueryGroup +
-      head % group;
-  const float gate =
-      __ldcg(a.projected + static_cast<std::int64_t>(row) * a.stride + (head * 2 + 1) * kHeadDim + d);
-  if (threadIdx.x < 32) {  // two ranges a lane
-    static_assert(kAttentionSplits == 64);
-    float2 stats[2];
-    for (int i = 0; i < 2; ++i) {
-      const int split = static_cast<int>(threadIdx.x) + i * 32;
-      stats[i] = make_float2(kNothing, 0);
-      if (split < splits)
-        stats[i] = __ldcg(reinterpret_cast<const float2*>(a.partial_max) + first + split * kMaxQueryGroup);
-    }
-    float largest = fmaxf(stats[0].x, stats[1].x);
-    for (int step = 16; step > 0; step >>= 1)
-      largest = fmaxf(largest, __shfl_xor_sync(0xffffffffU, largest, step));
-    float total = 0;
-    for (int i = 0; i < 2; ++i) {
-      const float weight = exp2f(stats[i].x - largest);
-      weights[threadIdx.x + i * 32] = weight;
-      total = __fmaf_rn(weight, stats[i].y, total);
-    }
-    total = warp_sum(total);
-    if (threadIdx.x == 0) inverse = 1.0F / total;
+      head % heads;
+  const auto* partial = reinterpret_cast<const float4*>(a.partial + first * kHeadDim) + quad;
+  constexpr int kStride = kMaxQueryGroup * kHeadDim / 4;  // a range's
+  float4 x[kGroupRanges];
+#pragma unroll
+  for (int i = 0; i < kGroupRanges; ++i) {
+    const int split = group + i * kJoinGroups;
+    x[i] = split < splits ? __ldcg(partial + split * kStride) : make_float4(0, 0, 0, 0);
   }
+  const float4 gate =
+      __ldcg(reinterpret_cast<const float4*>(a.projected + static_cast<std::int64_t>(row) * a.stride +
+                                             (head * 2 + 1) * kHeadDim) +
+             quad);
+  float weights[kGroupRanges];
+  range_weights(a.partial_max, first, splits, group, weights);
+  float4 sum = make_float4(0, 0, 0, 0);
+#pragma unroll
+  for (int i = 0; i < kGroupRanges; ++i) {
+    sum = make_float4(__fmaf_rn(weights[i], x[i].x, sum.x), __fmaf_rn(weights[i], x[i].y, sum.y),
+                      __fmaf_rn(weights[i], x[i].z, sum.z), __fmaf_rn(weights[i], x[i].w, sum.w));
+  }
+  sums[group][quad] = sum;
   __syncthreads();
-  const float* partial = a.partial + first * kHeadDim + d;
-  float sum = 0;
-#pragma unroll 16
-  for (int i = 0; i < splits; ++i)
-    sum = __fmaf_rn(weights[i], __ldcg(partial + static_cast<std::int64_t>(i) * kMaxQueryGroup * kHeadDim),
-                    sum);
-  a.out[(static_cast<std::int64_t>(row) * a.query_heads + head) * kHeadDim + d] =
-      sum * inverse * sigmoid(gate);
+  if (group != 0) return;
+#pragma unroll
+  for (int i = 1; i < kJoinGroups; ++i) {
+    const float4 other = sums[i][quad];
+    sum = make_float4(sum.x + other.x, sum.y + other.y, sum.z + other.z, sum.w + other.w);
+  }
+  auto* out =
+      reinterpret_cast<float4*>(a.out + (static_cast<std::int64_t>(row) * a.query_heads + head) * kHeadDim);
+  out[quad] = make_float4(sum.x * sigmoid(gate.x), sum.y * sigmoid(gate.y), sum.z * sigmoid(gate.z),
+                          sum.w * sigmoid(gate.w));
 }
 
 }  // namespace
@@ -297,7 +350,7 @@ __global__ void __launch_bounds__(kHeadDim) join_ranges(AttentionDecodeArgs a) {
 void attention_decode(const Launch& where, const AttentionDecodeArgs& a) {
   const auto rows = static_cast<unsigned>(a.rows.count);
   launch<attend_range>(where, true, dim3(kAttentionSplits, static_cast<unsigned>(a.cache.kv_heads), rows),
-                       kThreads, 0, a);
+                       kThreads, kOutBytes, a);
   launch<join_ranges>(where, true, dim3(static_cast<unsigned>(a.query_heads), rows), kHeadDim, 0, a);
 }
 

@@ -107,7 +107,14 @@ struct Item {
   const std::uint8_t* block;
   int group;
 };
-inline constexpr int kMostItems = kMostContracted / kGroup * 2;
+
+/// Groups of inputs, and steps, of the chosen and the shared expert's second matrices.
+__host__ __device__ int contracted_groups(const MoeDecodeArgs& a) {
+  return a.experts_per_token * a.experts_out.groups + a.shared_out.groups;
+}
+__host__ __device__ int contracted_items(const MoeDecodeArgs& a) {
+  return a.experts_per_token * a.experts_out.steps() + a.shared_out.steps();
+}
 
 __device__ Item item_at(const MoeDecodeArgs& a, const Choice& choice, int unit, int index) {
   const int steps = a.experts_out.steps();
@@ -149,37 +156,35 @@ __global__ void __launch_bounds__(kGemvThreads, 2) contract_experts(MoeDecodeArg
   LILY_DYNAMIC_SHARED(memory);
   __shared__ float partial[kGemvWarps * kUnitRows];
   __shared__ Choice choice;
-  __shared__ Item items[kMostItems];
   __shared__ float share;
   const int unit = static_cast<int>(blockIdx.x);
   const int row = static_cast<int>(blockIdx.y);
   const int warp = static_cast<int>(threadIdx.x >> 5);
   const int lane = static_cast<int>(threadIdx.x & 31);
-  const Digits digits =
-      digits_at<1>(memory, a.experts_per_token * a.experts_out.groups + a.shared_out.groups);
+  const int groups = contracted_groups(a);
+  const Digits digits = digits_at<1>(memory, groups);
+  auto* items = reinterpret_cast<Item*>(memory + digits_bytes(groups, 1));
 
   const float* logits = a.logits + static_cast<std::int64_t>(row) * a.logits_stride;
   if (warp == 0) choose(logits, a.experts, a.experts_per_token, choice);
   if (threadIdx.x == 32) share = sigmoid(__ldcg(logits + a.shared_gate));
   __syncthreads();
-  const int count = a.experts_per_token * a.experts_out.steps() + a.shared_out.steps();
+  const int count = contracted_items(a);
   for (int i = static_cast<int>(threadIdx.x); i < count; i += kGemvThreads)
     items[i] = item_at(a, choice, unit, i);
   __syncthreads();
-  UnitLoads loads;
+  constexpr int kLoads = 5;  // of the 35B's 72 items all that a warp takes
+  UnitLoads<kLoads> loads;
   const auto load = [&](int slot, int index) {
     if (index < count) loads.load(slot, UnitPointers(items[index].block, unit, 0), 0);
   };
 #pragma unroll
   for (int slot = 0; slot < kLoads; ++slot) load(slot, warp + slot * kGemvWarps);
-  for (int index = warp + kLoads * kGemvWarps; index < count; index += kGemvWarps) {
-    const std::uint8_t* block = items[index].block;
-    if (lane < 5)
-      prefetch_l2(lane < 4 ? block + unit_offset(unit) + lane * 128
-                           : block + kBlockCodes + unit_offset(unit) / 8);
-  }
+  float* x = a.residual + static_cast<std::int64_t>(row) * a.experts_out.channels +
+             unit_channel(unit, static_cast<int>(threadIdx.x));
   wait_for_previous();
   let_next_start();
+  const float before = threadIdx.x < kUnitRows ? __ldcg(x) : 0.0F;
   weighted_digits(a, digits, choice, share, row);
   __syncthreads();
 
@@ -201,9 +206,7 @@ __global__ void __launch_bounds__(kGemvThreads, 2) contract_experts(MoeDecodeArg
   if (threadIdx.x < kUnitRows) {
     float sum = 0;
     for (int w = 0; w < kGemvWarps; ++w) sum += partial[w * kUnitRows + static_cast<int>(threadIdx.x)];
-    float* x = a.residual + static_cast<std::int64_t>(row) * a.experts_out.channels +
-               unit_channel(unit, static_cast<int>(threadIdx.x));
-    *x = __ldcg(x) + sum;
+    *x = before + sum * (1.0F / kSumScale);
   }
 }
 
@@ -231,9 +234,10 @@ void moe_decode(const Launch& where, const MoeDecodeArgs& a) {
   launch<expand_experts>(where, true,
                          dim3(static_cast<unsigned>((a.experts_in.pairs() + 1) / 2), experts, rows),
                          kGemvThreads, digits_bytes(a.experts_in.groups, 1), a);
-  const int groups = a.experts_per_token * a.experts_out.groups + a.shared_out.groups;
+  const std::size_t shared =
+      digits_bytes(contracted_groups(a), 1) + static_cast<std::size_t>(contracted_items(a)) * sizeof(Item);
   launch<contract_experts>(where, true, dim3(static_cast<unsigned>(a.experts_out.pairs() * 2), rows),
-                           kGemvThreads, digits_bytes(groups, 1), a);
+                           kGemvThreads, shared, a);
 }
 
 }  // namespace lily::cuda

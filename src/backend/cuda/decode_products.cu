@@ -56,67 +56,67 @@ void by_rows(const Launch& where, const NormedProductArgs& a, int most_blocks) {
   launch_normed<8, kSplits>(where, a, most_blocks);
 }
 
-// The input of the out-projection: attention's output as it is, or the delta rule's through the gated norm
-// (norm first, then the gate), a warp a head.
+// The mixer's output as digits: attention's as it is, the delta rule's times the RMS factor of its head.
 template <int kTokens>
 __device__ void output_digits(const Digits& d, const OutProductArgs& a, int first) {
   struct Quad {
-    float4 x, z, gain;
+    float4 x = make_float4(0, 0, 0, 0);
+    float4 squares = make_float4(0, 0, 0, 0);  // of the head's columns
   };
-  const int quads = a.matrix.inputs() / 4;
+  const int inputs = a.matrix.inputs();
   for (int token = 0; token < kTokens; ++token) {
-    const int row = first + token;
-    const float* x = a.input + static_cast<std::int64_t>(row) * a.matrix.inputs();
-    const float* z = a.gate + static_cast<std::int64_t>(row) * a.gate_stride;
+    const std::int64_t row = first + token;
     put_all_digits<kTokens, 2>(
-        d, quads, token,
+        d, inputs / 4, token,
         [&](int quad, bool valid) {
-          Quad q{};
+          Quad q;
           if (valid && row < a.rows) {
-            q.x = load_quad(x, quad);
-            if (a.gate != nullptr) {
-              q.z = load_quad(z, quad);
-              q.gain = load_quad(a.gain, quad & 31);
+            q.x = load_quad(a.input + row * inputs, quad);
+            if (a.squares != nullptr) {
+              const int head = quad / (kLinearDim / 4);
+              q.squares =
+                  __ldcg(reinterpret_cast<const float4*>(a.squares) + row * (inputs / kLinearDim) + head);
             }
           }
           return q;
         },
         [&](int, const Quad& q) -> Weighted {
-          if (a.gate == nullptr) return {q.x};
-          const float inverse =
-              rsqrtf(warp_sum(add_squares(0, q.x)) / static_cast<float>(kLinearDim) + a.eps);
-          return {make_float4(
-              q.x.x * inverse * q.gain.x * silu(q.z.x), q.x.y * inverse * q.gain.y * silu(q.z.y),
-              q.x.z * inverse * q.gain.z * silu(q.z.z), q.x.w * inverse * q.gain.w * silu(q.z.w))};
+          if (a.squares == nullptr) return {q.x};
+          const float square = q.squares.x + q.squares.y + q.squares.z + q.squares.w;
+          return {q.x, rsqrtf(square / static_cast<float>(kLinearDim) + a.eps)};
         });
   }
   __syncthreads();
 }
 
 template <int kTokens>
-__global__ void __launch_bounds__(kGemvThreads, kTokens > 4 ? 1 : 2) out_product_kernel(OutProductArgs a) {
+__global__ void __launch_bounds__(kGemvThreads, 1) out_product_kernel(OutProductArgs a) {
   LILY_DYNAMIC_SHARED(memory);
-  using Out = Products<kTokens, 8, false>;  // two units a block
+  using Out = Products<kTokens, 8, false, 8>;  // two units a block, all steps of 4,096 inputs under way
+  static_assert(Out::kOutputs <= kGemvThreads);
   __shared__ float partial[Out::kPartialFloats];
   const Digits digits = digits_at<kTokens>(memory, a.matrix.groups);
   Out products(a.matrix, 0, static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x));
   products.prefetch();
+  const int first = static_cast<int>(blockIdx.y) * kTokens;
+  const auto mine = Out::output(static_cast<int>(threadIdx.x));
+  const int unit = static_cast<int>(blockIdx.x) * Out::kUnits + mine.index;
+  float* x = a.residual + static_cast<std::int64_t>(first + mine.token) * a.matrix.channels +
+             unit_channel(unit, mine.row);
+  const bool owner = static_cast<int>(threadIdx.x) < Out::kOutputs && first + mine.token < a.rows;
   wait_for_previous();
   let_next_start();
 
-  const int first = static_cast<int>(blockIdx.y) * kTokens;
+  const float before = owner ? __ldcg(x) : 0.0F;
   output_digits<kTokens>(digits, a, first);
-  const int hidden = a.matrix.channels;
-  products.run(digits, partial, [&](int unit, int row, int token, float value) {
-    if (first + token >= a.rows) return;
-    float* x = a.residual + static_cast<std::int64_t>(first + token) * hidden + unit_channel(unit, row);
-    *x = __ldcg(x) + value;
+  products.run(digits, partial, [&](int, int, int, float value) {
+    if (owner) *x = before + value;
   });
 }
 
 template <int kTokens>
 void launch_out(const Launch& where, const OutProductArgs& a) {
-  const dim3 grid(static_cast<unsigned>(a.matrix.pairs()),
+  const dim3 grid(static_cast<unsigned>(a.matrix.pairs()),  // a block a pair: each thread puts one sum
                   static_cast<unsigned>((a.rows + kTokens - 1) / kTokens));
   launch<out_product_kernel<kTokens>>(where, true, grid, kGemvThreads, digits_bytes(a.matrix.groups, kTokens),
                                       a);
@@ -129,7 +129,7 @@ void project(const Launch& where, const NormedProductArgs& a) {
   by_rows<4>(where, a, 2 * where.device->multiprocessors);
 }
 void head(const Launch& where, const NormedProductArgs& a) {
-  by_rows<1>(where, a, (a.rows > 4 ? 1 : 2) * where.device->multiprocessors);
+  by_rows<4>(where, a, (a.rows > 4 ? 1 : 2) * where.device->multiprocessors);
 }
 void router_logits(const Launch& where, const NormedProductArgs& a) {
   // A block takes eight rows and every unit of the router, eight units at a time.

@@ -1,12 +1,14 @@
-// One token through convolution and gated delta rule. A block owns 32 of a value head's 128 columns: its part
-// of the state is 16 floats a thread, read and written once.
+// One token through convolution, gated delta rule and gated norm, whose RMS factor over the head's four
+// blocks the out-projection applies. A block owns 32 of a value head's 128 columns: its part of the state is
+// 16 floats a thread, read and written once.
 #include "backend/cuda/delta_rule.cuh"
 #include "backend/cuda/launch.cuh"
 
 namespace lily::cuda {
 namespace {
 
-constexpr int kColumns = 32;
+constexpr int kColumns = kLinearDim / kDeltaBlocks;
+static_assert(kColumns == 32);
 constexpr int kWarps = 8;
 constexpr int kDepth = kLinearDim / kWarps;         // rows of the state a thread holds
 constexpr int kInputs = 2 * kLinearDim + kColumns;  // q, k and the block's v channels
@@ -53,11 +55,13 @@ __global__ void __launch_bounds__(kThreads) delta_decode_kernel(DeltaDecodeArgs 
     past[i] = __ldcg(ring + static_cast<std::int64_t>((position - 1 - i) & 3) * channels + channel);
   const float A_log = a.A_log[value_head];
   const float dt_bias = a.dt_bias[value_head];
+  const float gain = a.gain[column + lane];
 
   wait_for_previous();
   let_next_start();
   const float* projected = a.projected + static_cast<std::int64_t>(row) * a.stride;
   const float current = __ldcg(projected + channel);
+  const float z = __ldcg(projected + a.z_offset + value_head * kLinearDim + column + lane);
   const DeltaGates gates = delta_gates(__ldcg(projected + a.a_offset + value_head),
                                        __ldcg(projected + a.b_offset + value_head), A_log, dt_bias);
   const float decay = expf(gates.log_decay);
@@ -102,7 +106,10 @@ __global__ void __launch_bounds__(kThreads) delta_decode_kernel(DeltaDecodeArgs 
   const float delta = gates.beta * __fmaf_rn(-decay * k_scale, k_state, v);
   if (warp == 0) {
     const float out = __fmaf_rn(decay * q_scale, q_state, products[2] * q_scale * k_scale * delta);
-    a.out[(static_cast<std::int64_t>(row) * a.value_heads + value_head) * kLinearDim + column + lane] = out;
+    const std::int64_t head = static_cast<std::int64_t>(row) * a.value_heads + value_head;
+    a.out[head * kLinearDim + column + lane] = out * gain * silu(z);
+    const float squares = warp_sum(out * out);
+    if (lane == 0) a.squares[head * kDeltaBlocks + static_cast<int>(blockIdx.x)] = squares;
   }
   const float update = k_scale * delta;
 #pragma unroll
@@ -113,8 +120,7 @@ __global__ void __launch_bounds__(kThreads) delta_decode_kernel(DeltaDecodeArgs 
 }  // namespace
 
 void delta_decode(const Launch& where, const DeltaDecodeArgs& a) {
-  const dim3 grid(kLinearDim / kColumns, static_cast<unsigned>(a.value_heads),
-                  static_cast<unsigned>(a.rows.count));
+  const dim3 grid(kDeltaBlocks, static_cast<unsigned>(a.value_heads), static_cast<unsigned>(a.rows.count));
   launch<delta_decode_kernel>(where, true, grid, kThreads, 0, a);
 }
 

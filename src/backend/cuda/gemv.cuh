@@ -18,9 +18,9 @@ inline constexpr int kUnitRows = 16;
 /// Quantised activations of kTokens rows in shared memory.
 struct Digits {
   std::uint32_t* words;  ///< [group][column = 2 token + digit][c 4][k16 step 4], inputs as in a packed word
-  float2* affine;        ///< [group][token]: what 254 d1 + d2 is multiplied by; 256 times the inputs' sum
+  float2* affine;  ///< [group][token]: what 254 d1 + d2 is multiplied by, the inputs' sum; see kSumScale
 };
-constexpr std::size_t digits_bytes(int groups, int tokens) {
+LILY_HD constexpr std::size_t digits_bytes(int groups, int tokens) {
   return static_cast<std::size_t>(groups) * static_cast<std::size_t>(tokens) * (2 * 64 + 8);
 }
 template <int kTokens>
@@ -47,28 +47,52 @@ __device__ __forceinline__ float add_squares(float sum, float4 x) {
   return __fmaf_rn(x.w, x.w, __fmaf_rn(x.z, x.z, __fmaf_rn(x.y, x.y, __fmaf_rn(x.x, x.x, sum))));
 }
 
+/// Adding it rounds a float below 2^22 to an integer, whose low byte is then the sum's.
+inline constexpr float kRounder = 0x1.8p23F;
+/// What sums are kept times: an activation's scale times 2^-60, a weight's times 2^125.
+inline constexpr float kSumScale = 0x1p65F;
+inline constexpr float kDigitScale = kSumScale / kScaleLow;
+static_assert(kDigitScale == 0x1p-60F);
+
+/// The largest of each half warp, of what is not negative.
+__device__ __forceinline__ float half_warp_max(float v) {
+  const bool upper = (threadIdx.x & 16) != 0;
+  const std::uint32_t bits = __float_as_uint(v);
+  const std::uint32_t low = __reduce_max_sync(0xffffffffU, upper ? 0U : bits);
+  const std::uint32_t high = __reduce_max_sync(0xffffffffU, upper ? bits : 0U);
+  return __uint_as_float(upper ? high : low);
+}
+__device__ __forceinline__ int half_warp_sum(int v) {
+  const bool upper = (threadIdx.x & 16) != 0;
+  const int low = __reduce_add_sync(0xffffffffU, upper ? 0 : v);
+  const int high = __reduce_add_sync(0xffffffffU, upper ? v : 0);
+  return upper ? high : low;
+}
+__device__ __forceinline__ std::uint32_t low_bytes(const float (&x)[4]) {
+  const std::uint32_t first = __byte_perm(__float_as_uint(x[0]), __float_as_uint(x[1]), 0x0040);
+  const std::uint32_t second = __byte_perm(__float_as_uint(x[2]), __float_as_uint(x[3]), 0x0040);
+  return __byte_perm(first, second, 0x5410);
+}
+
 /// Quantises quad `quad` of `token`; all lanes of a warp call it, half a warp a group.
 template <int kTokens>
 __device__ void put_digits(const Digits& d, int quad, int token, float4 x, bool valid, float factor = 1.0F) {
-  float largest = fmaxf(fmaxf(fabsf(x.x), fabsf(x.y)), fmaxf(fabsf(x.z), fabsf(x.w)));
-  for (int step = 8; step > 0; step >>= 1)
-    largest = fmaxf(largest, __shfl_xor_sync(0xffffffffU, largest, step));
+  const float largest = half_warp_max(fmaxf(fmaxf(fabsf(x.x), fabsf(x.y)), fmaxf(fabsf(x.z), fabsf(x.w))));
   const float inverse = largest > 0 ? __fdividef(127.0F, largest) : 0.0F;
   const float values[4] = {x.x, x.z, x.y, x.w};  // byte order of a packed word
-  std::uint32_t first = 0;
-  std::uint32_t second = 0;
-  int sum = 0;
+  float whole[4];
+  float rest[4];
+#pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const float v = __fmul_rn(values[i], inverse);
-    const float whole = rintf(v);
-    const float rest = rintf(__fmul_rn(__fsub_rn(v, whole), 254.0F));  // |v| <= 127 but for one rounding
-    const int d1 = static_cast<int>(whole);
-    const int d2 = static_cast<int>(rest);
-    first |= (static_cast<std::uint32_t>(d1) & 255U) << (8 * i);
-    second |= (static_cast<std::uint32_t>(d2) & 255U) << (8 * i);
-    sum += d1 * 254 + d2;
+    const float v = __fmul_rn(values[i], inverse);  // |v| <= 127 but for one rounding
+    whole[i] = __fadd_rn(v, kRounder);
+    rest[i] = __fmaf_rn(__fsub_rn(v, __fsub_rn(whole[i], kRounder)), 254.0F, kRounder);
   }
-  for (int step = 8; step > 0; step >>= 1) sum += __shfl_xor_sync(0xffffffffU, sum, step);
+  const std::uint32_t first = low_bytes(whole);
+  const std::uint32_t second = low_bytes(rest);
+  constexpr int kOnes = 0x01010101;
+  const int sum = half_warp_sum(254 * __dp4a(static_cast<int>(first), kOnes, 0) +
+                                __dp4a(static_cast<int>(second), kOnes, 0));
   if (!valid) return;
   const int group = quad >> 4;
   const int at = ((group * 2 * kTokens + 2 * token) * 4 + (quad & 3)) * 4 + ((quad >> 2) & 3);
@@ -77,7 +101,7 @@ __device__ void put_digits(const Digits& d, int quad, int token, float4 x, bool 
   if ((quad & 15) == 0) {
     const float scale = largest * (1.0F / (127.0F * 254.0F)) * factor;
     d.affine[group * kTokens + token] =
-        make_float2(scale, scale * static_cast<float>(sum) * (1.0F / kBiasFactor));
+        make_float2(scale * kDigitScale, scale * static_cast<float>(sum) * (kSumScale / kBiasFactor));
   }
 }
 
@@ -160,7 +184,8 @@ struct UnitSums {
   float high[kColumns] = {};
 };
 
-/// A lane's view of the digits of one group, and how far the next group's are.
+/// A lane's view of the digits of one group, and how far the next group's are. Columns that no token has
+/// repeat others: what comes of them is dropped.
 template <int kTokens>
 struct LaneDigits {
   static constexpr int kWordStride = 2 * kTokens * 16;
@@ -169,8 +194,9 @@ struct LaneDigits {
 
   __device__ LaneDigits(const Digits& d, int group) {
     const int lane = static_cast<int>(threadIdx.x & 31);
-    words = d.words + group * kWordStride + lane * 4;  // column g, quad c: 16 g + 4 c words
-    affine = d.affine + group * kTokens + (lane & 3);
+    const int column = (lane >> 2) % (2 * kTokens);
+    words = d.words + group * kWordStride + (column * 4 + (lane & 3)) * 4;
+    affine = d.affine + group * kTokens + (lane & 3) % kTokens;
   }
 };
 
@@ -182,28 +208,22 @@ __device__ __forceinline__ void add_step(UnitSums<kTokens>& sums, uint4 codes, u
   constexpr std::uint32_t kLow = 0x0f0f0f0fU;
   constexpr std::uint32_t kHigh = 0xf0f0f0f0U;
   static_assert(kScaleLow == 16.0F * kScaleHigh);
-  const int lane = static_cast<int>(threadIdx.x & 31);
-  const int g = lane >> 2;
   const std::uint32_t first[4] = {codes.x & kLow, codes.x & kHigh, codes.y & kLow, codes.y & kHigh};
   const std::uint32_t second[4] = {codes.z & kLow, codes.z & kHigh, codes.w & kLow, codes.w & kHigh};
-  const float s_low = __fmul_rn(bf16_low(affine.x), 1.0F / kScaleLow);
-  const float s_high = __fmul_rn(bf16_low(affine.y), 1.0F / kScaleLow);
 #pragma unroll
   for (int n = 0; n < UnitSums<kTokens>::kColumns; ++n) {
-    uint4 b = make_uint4(0, 0, 0, 0);
-    if (n * 8 + g < 2 * kTokens)
-      b = *reinterpret_cast<const uint4*>(d.words + ahead * LaneDigits<kTokens>::kWordStride + n * 128);
-    float2 scale = make_float2(0, 0);
-    if (n * 4 + (lane & 3) < kTokens) scale = d.affine[ahead * kTokens + n * 4];
+    const uint4 b =
+        *reinterpret_cast<const uint4*>(d.words + ahead * LaneDigits<kTokens>::kWordStride + n * 128);
+    const float2 scale = d.affine[ahead * kTokens + n * 4];
     int product[4] = {0, 0, 0, 0};  // row g: digits 1 and 2 of token c; row g + 8 the same
     mma_u8s8(product, first, b.x, b.y);
     mma_u8s8(product, second, b.z, b.w);
     const float low = static_cast<float>(product[0] * 254 + product[1]);
     const float high = static_cast<float>(product[2] * 254 + product[3]);
-    sums.low[n] =
-        __fmaf_rn(s_low, __fmul_rn(scale.x, low), __fmaf_rn(bf16_high(affine.x), scale.y, sums.low[n]));
-    sums.high[n] =
-        __fmaf_rn(s_high, __fmul_rn(scale.x, high), __fmaf_rn(bf16_high(affine.y), scale.y, sums.high[n]));
+    sums.low[n] = __fmaf_rn(bf16_low(affine.x), __fmul_rn(scale.x, low),
+                            __fmaf_rn(bf16_high(affine.x), scale.y, sums.low[n]));
+    sums.high[n] = __fmaf_rn(bf16_low(affine.y), __fmul_rn(scale.x, high),
+                             __fmaf_rn(bf16_high(affine.y), scale.y, sums.high[n]));
   }
 }
 
@@ -221,8 +241,8 @@ struct UnitPointers {
   }
 };
 
-inline constexpr int kLoads = 4;  ///< steps that a lane has under way
-/// The steps that are under way.
+/// Steps that a lane has under way: six registers each.
+template <int kLoads>
 struct UnitLoads {
   uint4 codes[kLoads];
   uint2 affine[kLoads];
@@ -234,13 +254,24 @@ struct UnitLoads {
 };
 
 /// Products of all units of `matrix` with `digits`, 16 / kSplits units a block at a time, a unit's inputs
-/// split over kSplits warps. Begin with prefetch(), which reads weights only. `put(unit, row, token, value)`
-/// gets each sum once; with kGated it is put(unit of the gate, row, token, gate, up).
-template <int kTokens, int kSplits, bool kGated>
+/// split over kSplits warps, kLoads steps under way. Begin with prefetch(), which reads weights only.
+/// `put(unit, row, token, value)` gets each sum once; with kGated it is put(unit of the gate, row, token,
+/// gate, up).
+template <int kTokens, int kSplits, bool kGated, int kLoads = 4>
 class Products {
  public:
   static constexpr int kUnits = kGemvWarps / kSplits;
   static constexpr int kPartialFloats = kSplits > 1 ? kGemvWarps* kTokens* kUnitRows : 1;
+  /// Where units are split: sums that put() gets of a round, the i-th from thread i.
+  static constexpr int kOutputs = (kGated ? kUnits / 2 : kUnits) * kTokens * kUnitRows;
+  struct Output {
+    int index;  ///< unit of the round (gated: pair of units)
+    int token;
+    int row;
+  };
+  __device__ static Output output(int i) {
+    return {i / (kUnitRows * kTokens), i / kUnitRows % kTokens, i % kUnitRows};
+  }
 
   __device__ Products(const Packed& matrix, int expert, int block, int blocks)
       : first_(matrix.tile(expert, 0)),
@@ -329,8 +360,8 @@ class Products {
       for (int n = 0; n < UnitSums<kTokens>::kColumns; ++n) {
         const int token = n * 4 + (lane & 3);
         if (token < kTokens && unit < units_) {
-          put(unit, g, token, sums.low[n]);
-          put(unit, g + 8, token, sums.high[n]);
+          put(unit, g, token, sums.low[n] * (1.0F / kSumScale));
+          put(unit, g + 8, token, sums.high[n] * (1.0F / kSumScale));
         }
       }
     } else {
@@ -345,11 +376,8 @@ class Products {
         }
       }
       __syncthreads();
-      constexpr int kOutputs = (kGated ? kUnits / 2 : kUnits) * kTokens * kUnitRows;
       for (int i = static_cast<int>(threadIdx.x); i < kOutputs; i += kGemvThreads) {
-        const int row = i % kUnitRows;
-        const int token = i / kUnitRows % kTokens;
-        const int index = i / (kUnitRows * kTokens);
+        const auto [index, token, row] = output(i);
         if constexpr (kGated) {
           if (base + 2 * index < units_) {
             put(base + 2 * index, row, token, total(partial, 2 * index, token, row),
@@ -368,7 +396,7 @@ class Products {
 #pragma unroll
     for (int split = 0; split < kSplits; ++split)
       sum += partial[((unit * kSplits + split) * kTokens + token) * kUnitRows + row];
-    return sum;
+    return sum * (1.0F / kSumScale);
   }
 
   const std::uint8_t* first_;
@@ -380,7 +408,7 @@ class Products {
   int in_block_ = 0;
   int begin_ = 0;
   int end_ = 0;
-  UnitLoads loads_;
+  UnitLoads<kLoads> loads_;
 };
 
 /// Output channel of row `row` (0..15) of a unit; of a gated one, the column.

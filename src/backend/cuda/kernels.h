@@ -117,6 +117,7 @@ void argmax(const Launch&, const ArgmaxArgs&);
 
 // ---- decoding: one row a sequence
 
+inline constexpr int kDeltaBlocks = 4;  ///< blocks that share the columns of a head
 struct DeltaDecodeArgs {
   const float* projected;  ///< [T, stride]: qkv C, z, b, a
   int stride;
@@ -127,18 +128,19 @@ struct DeltaDecodeArgs {
   const float* taps;     ///< [C, 4]
   const float* A_log;    ///< [Hv]
   const float* dt_bias;  ///< [Hv]
+  int z_offset;
+  const float* gain;  ///< of the gated norm [128]
   SlotView state;
   Rows rows;
-  float* out;  ///< [T, Hv 128], before the gated norm
+  float* out;      ///< [T, Hv 128]: o gain silu(z), the gated norm but for its RMS factor
+  float* squares;  ///< [T, Hv, kDeltaBlocks]: of the columns of o of each block, for that factor
 };
 void delta_decode(const Launch&, const DeltaDecodeArgs&);
 
-/// residual += matrix * f(input): f is the gated norm (gate != null) or nothing.
+/// residual += matrix * input, whose heads of 128 are first divided by their RMS where squares are given.
 struct OutProductArgs {
-  const float* input;  ///< [T, in]
-  const float* gate;   ///< z, [T, gate_stride]
-  int gate_stride;
-  const float* gain;  ///< [128]
+  const float* input;    ///< [T, in]
+  const float* squares;  ///< [T, in / 128, 4] or nullptr
   float eps;
   Packed matrix;
   float* residual;  ///< [T, H]

@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kThreads) prepare_rows(AttentionPrefillArgs a)
   const int lane = static_cast<int>(threadIdx.x & 31);
   const std::int64_t row = blockIdx.x;
   const __nv_bfloat16* projected = a.projected + row * a.stride;
-  const float* rope = a.rows.rope + row * kRotary;
+  const Rotation rotation(a.rows.rope + row * kRotary);
   const int* pages = a.rows.pages + static_cast<std::int64_t>(a.rows.table[row]) * a.rows.page_stride;
   const int kv_heads = a.cache.kv_heads;
   for (int head = static_cast<int>(threadIdx.x >> 5); head < a.query_heads + 2 * kv_heads; head += kWarps) {
@@ -36,9 +36,9 @@ __global__ void __launch_bounds__(kThreads) prepare_rows(AttentionPrefillArgs a)
                                 : cache_row(a.cache, pages, a.rows.position[row], value, kv % kv_heads);
     uint4 packed = raw;
     if (!value) {
-      float x[8] = {bf16_low(raw.x), bf16_high(raw.x), bf16_low(raw.y), bf16_high(raw.y),
-                    bf16_low(raw.z), bf16_high(raw.z), bf16_low(raw.w), bf16_high(raw.w)};
-      norm_and_rotate(x, kv < 0 ? a.q_gain : a.k_gain, a.eps, rope);
+      Eight x = {{bf16_low(raw.x), bf16_high(raw.x), bf16_low(raw.y), bf16_high(raw.y), bf16_low(raw.z),
+                  bf16_high(raw.z), bf16_low(raw.w), bf16_high(raw.w)}};
+      norm_and_rotate(x, load_eight((kv < 0 ? a.q_gain : a.k_gain) + lane * 8), a.eps, rotation);
       packed = pack8(x);
     }
     *reinterpret_cast<uint4*>(out + lane * 8) = packed;

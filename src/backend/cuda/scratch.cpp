@@ -9,6 +9,7 @@ DecodeScratch place_decode(Layout& layout, const Shapes& s, const Scratch& sizes
   DecodeScratch d{};
   d.projected = layout.take<float>(rows * sizes.projected_stride);
   d.mixed = layout.take<float>(rows * std::max(s.linear_value_dim(), s.query_dim()));
+  d.squares = layout.take<float>(rows * s.linear_value_heads * kDeltaBlocks);
   d.partial = layout.take<float>(rows * s.kv_heads * kAttentionSplits * kMaxQueryGroup * kHeadDim);
   d.partial_max = layout.take<float>(rows * s.kv_heads * kAttentionSplits * kMaxQueryGroup * 2);
   d.logits = layout.take<float>(rows * sizes.router_stride);

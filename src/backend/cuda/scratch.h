@@ -24,6 +24,7 @@ struct StepLimits {
 struct DecodeScratch {
   float* projected;  ///< [D, width of the widest in-projection]
   float* mixed;      ///< [D, mixer output]
+  float* squares;    ///< [D, Hv, kDeltaBlocks]
   float* partial;    ///< attention's ranges
   float* partial_max;
   float* logits;    ///< router [D, router channels]
