@@ -346,15 +346,12 @@ LILY_INLINE void widen_block(const BlockWeights& w, F32 (&out)[kGroup / kLanes])
       out[i + 1] = interleave<kLanes>(even, odd, Lanes{});
     }
   } else {
-    std::byte unpacked[kGroup];
-    const std::byte* codes = w.codes;
-    if constexpr (kBits != 8) {
-      unpack_block<kBits>(w.codes, unpacked);
-      codes = unpacked;
+    if constexpr (kBits == 8) {
+      for (int i = 0; i < kGroup / kLanes; ++i) out[i] = to_f32(widen_bytes(w.codes + i * kLanes));
+    } else {
+      unpack_block<kBits>(w.codes, out);
     }
-    for (int i = 0; i < kGroup / kLanes; ++i) {
-      out[i] = to_f32(widen_bytes(codes + i * kLanes)) * w.scale[i / kHalf] + w.bias[i / kHalf];
-    }
+    for (int i = 0; i < kGroup / kLanes; ++i) out[i] = out[i] * w.scale[i / kHalf] + w.bias[i / kHalf];
   }
 }
 

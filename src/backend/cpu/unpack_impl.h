@@ -1,5 +1,5 @@
-// Codes of any width to bytes. A row's codes are one stream of bits, lowest first, so those of 2, 3, 5 and 6
-// bits may straddle bytes and words; 8 codes always fill whole bytes.
+// Codes of 2, 3, 5 and 6 bits to numbers. A row's codes are one stream of bits, lowest first, so they may
+// straddle bytes and words; 8 codes always fill whole bytes.
 #pragma once
 
 #include "backend/cpu/kernels.h"
@@ -30,23 +30,37 @@ LILY_INLINE Windows to_bit_eight(std::integer_sequence<int, I...>) {
 /// Codes [16 kPart, 16 kPart + 16) of a block, from one load that stays inside the block: it may be the last
 /// of the file. (Put together from smaller loads, the register would wait for the store behind them.)
 template <int kBits, int kPart>
-LILY_INLINE CodeBytes unpack_16(const std::byte* block) {
+LILY_INLINE Windows unpack_16(const std::byte* block) {
   constexpr int kBegin = 2 * kBits * kPart;
   constexpr int kLast = 8 * kBits - 16;
   constexpr int kLoad = kBegin < kLast ? kBegin : kLast;
   const Windows windows =
       code_windows<kBits, kBegin - kLoad>(load<CodeBytes>(block + kLoad), WindowIndices{});
   const Windows moved = windows * to_bit_eight<kBits>(CodeIndices{});
-  return __builtin_convertvector((moved >> 8) & static_cast<std::uint16_t>((1 << kBits) - 1), CodeBytes);
+  return (moved >> 8) & static_cast<std::uint16_t>((1 << kBits) - 1);
 }
 
-/// The 64 codes of a block.
+/// kLanes of 16 codes, from kFirst on, as numbers.
+template <int kFirst, int... L>
+LILY_INLINE F32 code_lanes(Windows codes, std::integer_sequence<int, L...>) {
+  const U16 lanes = __builtin_shufflevector(codes, codes, (kFirst + L)...);
+  return to_f32(__builtin_convertvector(lanes, U32));
+}
+
+template <int kBits, int kPart, int... I>
+LILY_INLINE void unpack_part(const std::byte* block, F32* out, std::integer_sequence<int, I...>) {
+  const Windows codes = unpack_16<kBits, kPart>(block);
+  ((out[kPart * 16 / kLanes + I] = code_lanes<I * kLanes>(codes, Lanes{})), ...);
+}
+
+/// The 64 codes of a block, as numbers in their order.
 template <int kBits>
-LILY_INLINE void unpack_block(const std::byte* p, std::byte (&out)[kGroup]) {
-  store(out, unpack_16<kBits, 0>(p));
-  store(out + 16, unpack_16<kBits, 1>(p));
-  store(out + 32, unpack_16<kBits, 2>(p));
-  store(out + 48, unpack_16<kBits, 3>(p));
+LILY_INLINE void unpack_block(const std::byte* block, F32 (&out)[kGroup / kLanes]) {
+  using Parts = std::make_integer_sequence<int, 16 / kLanes>;
+  unpack_part<kBits, 0>(block, out, Parts{});
+  unpack_part<kBits, 1>(block, out, Parts{});
+  unpack_part<kBits, 2>(block, out, Parts{});
+  unpack_part<kBits, 3>(block, out, Parts{});
 }
 
 }  // namespace
