@@ -19,13 +19,13 @@ namespace lily {
 class RandomMatrix {
  public:
   RandomMatrix(std::int64_t experts, std::int64_t out, std::int64_t in, int bits, std::uint32_t seed,
-               float size = 1.0F)
+               float size = 1.0F, int group_size = 64)
       : bytes_(1) {
     matrix_ = {.experts = experts,
                .out = out,
                .in = in,
                .bits = bits,
-               .group_size = 64,
+               .group_size = group_size,
                .weight = nullptr,
                .scales = nullptr,
                .biases = nullptr};
@@ -61,10 +61,13 @@ class RandomMatrix {
     const std::int64_t index = expert * m.out + row;
     std::vector<float> w(static_cast<std::size_t>(m.in));
     for (std::int64_t c = 0; c < m.in; ++c) {
-      const std::int64_t bit = c * m.bits;
-      const auto byte = static_cast<unsigned>(m.weight[index * m.row_bytes() + bit / 8]);
-      const unsigned code = (byte >> (bit % 8)) & ((1U << m.bits) - 1U);
-      const std::int64_t group = index * m.groups() + c / 64;
+      unsigned code = 0;  // bit by bit: a row is a stream of them
+      for (std::int64_t b = 0; b < m.bits; ++b) {
+        const std::int64_t bit = c * m.bits + b;
+        const auto byte = static_cast<unsigned>(m.weight[index * m.row_bytes() + bit / 8]);
+        code |= ((byte >> (bit % 8)) & 1U) << b;
+      }
+      const std::int64_t group = index * m.groups() + c / m.group_size;
       const float scale = bf16_to_f32(load_unaligned<std::uint16_t>(m.scales + group * 2));
       const float bias = bf16_to_f32(load_unaligned<std::uint16_t>(m.biases + group * 2));
       w[static_cast<std::size_t>(c)] = scale * static_cast<float>(code) + bias;
@@ -114,6 +117,9 @@ struct ModelSize {
   std::int64_t shared_width = 128;
   int bits = 4;
   int other_bits = 8;  ///< of the router and of every third matrix
+  int group_size = 64;
+  int other_group_size = 64;     ///< of the same
+  std::int64_t dense_width = 0;  ///< above 0: a dense feed-forward and a tied head
 };
 
 class RandomModel {
@@ -127,10 +133,14 @@ class RandomModel {
     s.kv_heads = size.kv_heads;
     s.linear_key_heads = size.linear_key_heads;
     s.linear_value_heads = size.linear_value_heads;
-    s.experts = size.experts;
-    s.experts_per_token = size.experts_per_token;
-    s.expert_width = size.expert_width;
-    s.shared_width = size.shared_width;
+    if (size.dense_width > 0) {
+      s.dense_width = size.dense_width;
+    } else {
+      s.experts = size.experts;
+      s.experts_per_token = size.experts_per_token;
+      s.expert_width = size.expert_width;
+      s.shared_width = size.shared_width;
+    }
     s.rms_norm_eps = 1e-6F;
     s.rope_theta = 1e7;
     weights_.embed_tokens = matrix(1, s.vocab, s.hidden, 8.0F);
@@ -143,18 +153,24 @@ class RandomModel {
         layer.mixer = recurrent_weights();
         ++s.linear_layers;
       }
-      layer.mlp = moe_weights();
+      if (size.dense_width > 0) {
+        layer.mlp = mlp_weights();
+      } else {
+        layer.mlp = moe_weights();
+      }
       weights_.layers.push_back(std::move(layer));
     }
     weights_.norm = gain(s.hidden);
-    weights_.lm_head = matrix(1, s.vocab, s.hidden, 3.0F);
+    weights_.lm_head = size.dense_width > 0 ? weights_.embed_tokens : matrix(1, s.vocab, s.hidden, 3.0F);
   }
   [[nodiscard]] const ModelWeights& weights() const { return weights_; }
 
  private:
   QuantizedMatrix matrix(std::int64_t experts, std::int64_t out, std::int64_t in, float size = 1.0F) {
-    const int bits = ++count_ % 3 == 0 ? size_.other_bits : size_.bits;
-    matrices_.emplace_back(experts, out, in, bits, static_cast<std::uint32_t>(count_), size);
+    const bool other = ++count_ % 3 == 0;
+    matrices_.emplace_back(experts, out, in, other ? size_.other_bits : size_.bits,
+                           static_cast<std::uint32_t>(count_), size,
+                           other ? size_.other_group_size : size_.group_size);
     return matrices_.back().view();
   }
   Vector gain(std::int64_t n) {
@@ -205,6 +221,16 @@ class RandomModel {
     return w;
   }
 
+  MlpWeights mlp_weights() {
+    const Shapes& s = weights_.shapes;
+    MlpWeights w;
+    w.post_attention_layernorm = gain(s.hidden);
+    w.gate_proj = matrix(1, s.dense_width, s.hidden);
+    w.up_proj = matrix(1, s.dense_width, s.hidden);
+    w.down_proj = matrix(1, s.hidden, s.dense_width);
+    return w;
+  }
+
   ModelSize size_;
   ModelWeights weights_;
   std::deque<RandomMatrix> matrices_;
@@ -214,5 +240,9 @@ class RandomModel {
 /// Sizes at which some backend has gone wrong: one query head, 1 to 8 of them a KV head, 1 to 4 value heads a
 /// key head, widths that fill no tile, odd vocabularies, 4- and 8-bit matrices mixed.
 [[nodiscard]] std::vector<ModelSize> odd_sizes();
+/// Every width of published mixed quantisations (2, 3, 5 and 6 bits beside 4 and 8) and every group size.
+[[nodiscard]] std::vector<ModelSize> mixed_sizes();
+/// Dense feed-forwards.
+[[nodiscard]] std::vector<ModelSize> dense_sizes();
 
 }  // namespace lily

@@ -61,10 +61,11 @@ Result<std::vector<TokenId>> continued(LoadedModel& model, const std::vector<Tok
   std::vector<float> logits;
   LILY_TRY_VOID(model.prefill(sequence, prompt, Logits::kLast, logits));
   const auto sampled = std::span(logits).first(static_cast<std::size_t>(model.vocab_end()));
+  auto next = static_cast<TokenId>(std::ranges::max_element(sampled) - sampled.begin());
   std::vector<TokenId> tokens = prompt;
-  tokens.push_back(static_cast<TokenId>(std::ranges::max_element(sampled) - sampled.begin()));
+  tokens.push_back(next);
   while (tokens.size() < prompt.size() + kAnswerTokens) {
-    LILY_TRY(const TokenId next, model.decode_greedy(sequence, tokens.back(), logits));
+    LILY_TRY_VOID(model.decode_greedy(std::span(&sequence, 1), std::span(&next, 1), logits));
     tokens.push_back(next);
   }
   return tokens;

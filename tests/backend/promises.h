@@ -11,7 +11,9 @@
 namespace lily::testing {
 
 using lily::Conversation;
+using lily::dense_sizes;
 using lily::error_of_nearly_all;
+using lily::mixed_sizes;
 using lily::odd_sizes;
 using lily::relative_error;
 using lily::Runs;

@@ -130,18 +130,19 @@ TEST(MetalTiny, AgreesWithTheReferenceOnText) {
   EXPECT_GT(decode.top1 / decode.rows, 0.99);
 }
 
-std::vector<TokenId> greedy(LoadedModel& model, std::span<const TokenId> prompt, int count) {
+std::vector<TokenId> greedy(LoadedModel& model, std::span<const TokenId> prompt, std::size_t count) {
   auto sequence = Sequence::create(model.pool());
   EXPECT_TRUE(sequence.ok());
   std::vector<float> logits;
   EXPECT_TRUE(model.prefill(*sequence, prompt, Logits::kLast, logits).ok());
   logits.resize(static_cast<std::size_t>(model.vocab_end()));
-  std::vector<TokenId> generated = {static_cast<TokenId>(std::ranges::max_element(logits) - logits.begin())};
-  while (static_cast<int>(generated.size()) < count) {
-    const auto next = model.decode_greedy(*sequence, generated.back(), logits);
-    EXPECT_TRUE(next.ok()) << (next.ok() ? "" : next.error().message);
-    if (!next.ok()) break;
-    generated.push_back(*next);
+  auto next = static_cast<TokenId>(std::ranges::max_element(logits) - logits.begin());
+  std::vector<TokenId> generated = {next};
+  while (generated.size() < count) {
+    const auto done = model.decode_greedy(std::span(&*sequence, 1), std::span(&next, 1), logits);
+    EXPECT_TRUE(done.ok()) << (done.ok() ? "" : done.error().message);
+    if (!done.ok()) break;
+    generated.push_back(next);
   }
   return generated;
 }

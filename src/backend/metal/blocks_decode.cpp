@@ -296,6 +296,11 @@ void MetalBackend::experts_out(const MoeOnDevice& w, const MoeArgs& args) {
                 static_cast<std::uint32_t>((args.experts_per_token + 1) * kSimd));
 }
 
+// check_supported() lets no dense model in.
+void MetalBackend::mlp_block(const MlpBlock& block) {
+  LILY_CHECK(false, "dense feed-forward in layer {}", block.layer);
+}
+
 // ---- head
 
 void MetalBackend::choose(const View& index, int rows, TokenId end) {

@@ -17,7 +17,7 @@ DeviceWeights::DeviceWeights(const ModelWeights& weights, Arena& arena) {
     } else {
       placed.mixer = place(arena, std::get<AttentionWeights>(layer.mixer));
     }
-    placed.moe = place(arena, layer.mlp);
+    placed.moe = place(arena, std::get<MoeWeights>(layer.mlp));
     layers.push_back(std::move(placed));
   }
   norm = place(arena, weights.norm);
@@ -181,11 +181,16 @@ Result<void> check_limit(const char* what, std::int64_t value, std::int64_t most
 }  // namespace
 
 Result<void> check_supported(const ModelWeights& weights) {
+  if (weights.shapes.dense_width > 0) {
+    return fail(ErrorCode::kUnsupported,
+                "metal: a dense feed-forward of {} columns, expected a mixture of experts",
+                weights.shapes.dense_width);
+  }
   LILY_TRY_VOID(check_matrix("embed_tokens", weights.embed_tokens));
   LILY_TRY_VOID(check_matrix("lm_head", weights.lm_head));
   for (const LayerWeights& layer : weights.layers) {
     LILY_TRY_VOID(std::visit([](const auto& mixer) { return check_mixer(mixer); }, layer.mixer));
-    LILY_TRY_VOID(check_moe(layer.mlp));
+    LILY_TRY_VOID(check_moe(std::get<MoeWeights>(layer.mlp)));
   }
   LILY_TRY_VOID(check_limit("experts", weights.shapes.experts, kMaxExperts));
   return check_limit("experts a token", weights.shapes.experts_per_token, kMaxExpertsPerToken);
