@@ -218,6 +218,11 @@ TEST(MetalBackend, RefusesWhatItCannotRun) {
   EXPECT_EQ(group.code, ErrorCode::kUnsupported);
   EXPECT_NE(group.message.find("lm_head"), std::string::npos) << group.message;
 
+  const RandomModel dense({.dense_width = 64});
+  const Error feed_forward = error_of({.name = "metal-emulated"}, dense.weights(), kPromiseLimits);
+  EXPECT_EQ(feed_forward.code, ErrorCode::kUnsupported);
+  EXPECT_NE(feed_forward.message.find("dense"), std::string::npos) << feed_forward.message;
+
   BackendLimits vast = kPromiseLimits;
   vast.kv_pages = std::int64_t{1} << 24;
   const Error memory = error_of({.name = "metal-emulated"}, model.weights(), vast);
