@@ -26,8 +26,8 @@ for threads in "$@"; do
   # shellcheck disable=SC2086
   "$lily" bench "$model" --backend cpu --threads "$threads" --contexts 256,512 --prefault --csv "$table" ${FLAGS:-} >/dev/null
   awk -F, -v threads="$threads" '
-    $1 == 256 { decode = $4; rate = $6; bandwidth = $7; spread = $8 }
-    $1 == 512 { prompt = $2; if ($8 > spread) spread = $8 }
+    $2 == 256 { decode = $6; rate = $8; bandwidth = $9; spread = $10 }
+    $2 == 512 { prompt = $4; if ($10 > spread) spread = $10 }
     END { printf "%8d %15.1f %15.2f %10.1f %12.0f %% %6.1f %%\n", threads, prompt, decode, rate / 1e9,
           100 * rate / bandwidth, 100 * spread }' "$table"
 done

@@ -114,6 +114,14 @@ struct BackendOptions {
   /// keeps f32.
   std::string kv_type = "auto";
   bool pin_threads = false;  ///< cpu: a worker stays on its core
+  /// One of the backend's ablations() by its name, to be done without; empty: none. For measurements alone.
+  std::string without = {};
+};
+
+/// An optimisation that a backend can do without, so that `lily ablate` can say what it is worth.
+struct Ablation {
+  std::string name;  ///< "threads", for BackendOptions::without
+  std::string what;  ///< what is there in its place: "1 thread in place of 8"
 };
 
 class Backend {
@@ -122,6 +130,9 @@ class Backend {
 
   /// For logs and `lily devices`: "cpu (AVX-512 VNNI, 2 threads, integer activations)".
   [[nodiscard]] virtual std::string description() const = 0;
+
+  /// What it can do without as it was made, each on its own.
+  [[nodiscard]] virtual std::vector<Ablation> ablations() const { return {}; }
 
   /// Rows that a step may have: the limit it was made with, or its own choice.
   [[nodiscard]] virtual std::int64_t max_rows() const = 0;

@@ -12,6 +12,7 @@ struct Maker {
   const char* name;
   bool automatic;            ///< `auto` may take it
   std::int64_t prompt_rows;  ///< of a step, where the caller leaves it open
+  bool ablates;              ///< knows BackendOptions::without
   Made (*make)(const BackendOptions&, const ModelWeights&, const BackendLimits&);
 };
 
@@ -30,11 +31,11 @@ constexpr std::int64_t kProcessorRows = 512;
 
 // Best first.
 constexpr Maker kMakers[] = {
-    {"cuda", true, kCardRows, make_cuda_backend},
-    {"metal", true, kCardRows, make_metal_backend},
-    {"cpu", true, kProcessorRows, make_cpu_backend},
-    {"metal-emulated", false, kProcessorRows, make_metal_backend},
-    {"reference", false, kProcessorRows, make_reference},
+    {"cuda", true, kCardRows, false, make_cuda_backend},
+    {"metal", true, kCardRows, false, make_metal_backend},
+    {"cpu", true, kProcessorRows, true, make_cpu_backend},
+    {"metal-emulated", false, kProcessorRows, false, make_metal_backend},
+    {"reference", false, kProcessorRows, false, make_reference},
 };
 
 bool is_built(const Maker& maker) {
@@ -46,6 +47,10 @@ bool is_built(const Maker& maker) {
 
 Made make(const Maker& maker, BackendOptions options, const ModelWeights& weights, BackendLimits limits) {
   options.name = maker.name;
+  if (!options.without.empty() && !maker.ablates) {
+    return fail(ErrorCode::kUnsupported, "{}: has nothing to do without, found '{}'", maker.name,
+                options.without);
+  }
   if (limits.max_rows == 0) limits.max_rows = maker.prompt_rows + limits.slots;
   return maker.make(options, weights, limits);
 }

@@ -54,6 +54,7 @@ MemoryUse memory_use() {
   for (std::string name; status >> name; status.ignore(1 << 16, '\n')) {
     std::int64_t kib = 0;
     if (name == "VmRSS:" && status >> kib) use.resident = kib * 1024;
+    if (name == "VmHWM:" && status >> kib) use.peak = kib * 1024;
     if (name == "RssFile:" && status >> kib) use.mapped_files = kib * 1024;
   }
   return use;

@@ -16,6 +16,7 @@ namespace lily {
 /// Bytes of this process that are in memory now; zeros where the system does not say.
 struct MemoryUse {
   std::int64_t resident = 0;
+  std::int64_t peak = 0;          ///< most that was ever resident
   std::int64_t mapped_files = 0;  ///< the part of them that belongs to files, which the system can drop
 };
 [[nodiscard]] MemoryUse memory_use();

@@ -1,27 +1,23 @@
-// lily bench: prefill and decode speed by context length, against the memory bandwidth.
+// lily bench: what to measure, on a model of our own or on a server, and where the report goes.
 #include <algorithm>
 #include <array>
-#include <ctime>
-#include <nlohmann/json.hpp>
+#include <chrono>
 
 #include "backend/cpu/bandwidth.h"
 #include "base/atomic_file.h"
 #include "base/memory.h"
 #include "base/threads.h"
-#include "base/units.h"
+#include "cli/api_client.h"
+#include "cli/bench_http.h"
+#include "cli/bench_report.h"
 #include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/interrupt.h"
-#include "cli/json_text.h"
 #include "cli/open.h"
-#include "cli/version.h"
 #include "engine/benchmark.h"
 
 namespace lily {
 namespace {
-
-// Runs of a length that differ by more than this are flagged: something else was going on.
-constexpr double kLargeSpread = 0.03;
 
 constexpr std::array<std::int64_t, 5> kDefaultContexts = {256, 512, 1024, 2048, 4096};
 
@@ -50,104 +46,100 @@ Result<std::int64_t> longest_sequence(const std::string& model) {
   return config->max_position_embeddings;
 }
 
-std::vector<std::int64_t> contexts_of(const Options& options, std::int64_t longest) {
-  if (!options.contexts.empty()) return options.contexts;
-  std::vector<std::int64_t> contexts;
+// The lengths that were asked for; the usual ones, as far as the model goes, where nothing was.
+std::vector<BenchmarkShape> shapes_of(const Options& options, std::int64_t longest) {
+  std::vector<BenchmarkShape> shapes;
+  for (const std::int64_t context : options.contexts) shapes.push_back({.prompt = context});
+  for (const std::int64_t turn : options.warm) {
+    shapes.push_back({.prompt = turn, .cached = options.warm_context});
+  }
+  for (const std::int64_t streams : options.streams) {
+    shapes.push_back({.prompt = options.stream_context, .streams = streams});
+  }
+  if (!shapes.empty()) return shapes;
   for (const std::int64_t context : kDefaultContexts) {
-    if (context + options.decode <= longest) contexts.push_back(context);
+    if (context + options.decode <= longest) shapes.push_back({.prompt = context});
   }
-  return contexts;
+  return shapes;
 }
 
-struct Report {
-  std::string model;
-  std::string backend;
-  double bandwidth = 0;      // bytes a second; 0: not measured
-  std::int64_t planned = 0;  // most bytes that may be resident
-  MemoryUse memory;          // after the last run
-  std::vector<BenchmarkRow> rows;
-};
-
-std::string format_text(const Report& report) {
-  std::string text = fmt::format("{} on {}", report.model, report.backend);
-  if (report.bandwidth > 0) text += fmt::format(", memory read at {:.1f} GB/s", report.bandwidth / 1e9);
-  text += '\n';
-  const auto shown = [](std::int64_t bytes) { return format_bytes(static_cast<double>(bytes)); };
-  text += fmt::format("resident {}, {} of it mapped files; {} planned for\n\n", shown(report.memory.resident),
-                      shown(report.memory.mapped_files), shown(report.planned));
-  text +=
-      fmt::format("{:>8} {:>14} {:>12} {:>13} {:>9} {:>9} {:>7} {:>12} {:>7}\n", "context", "prefill tok/s",
-                  "first token", "decode tok/s", "ms/token", "MB/token", "GB/s", "of bandwidth", "spread");
-  for (const BenchmarkRow& row : report.rows) {
-    const std::string share =
-        report.bandwidth > 0 ? fmt::format("{:.0f} %", 100 * row.bytes_per_second() / report.bandwidth) : "-";
-    text += fmt::format(
-        "{:>8} {:>14.1f} {:>10.3f} s {:>13.2f} {:>9.2f} {:>9.1f} {:>7.1f} {:>12} {:>5.1f} %{}\n", row.context,
-        row.prefill_tokens_per_second(), row.prefill_seconds(), row.decode_tokens_per_second(),
-        1e3 / row.decode_tokens_per_second(), row.bytes_per_token / 1e6, row.bytes_per_second() / 1e9, share,
-        100 * row.spread(), row.spread() > kLargeSpread ? " (!)" : "");
-  }
-  return text;
-}
-
-std::string format_csv(const Report& report) {
-  std::string text =
-      "context,prefill_tok_s,prefill_s,decode_tok_s,bytes_per_token,bytes_per_s,bandwidth_bytes_per_s,"
-      "spread\n";
-  for (const BenchmarkRow& row : report.rows) {
-    text += fmt::format("{},{},{},{},{},{},{},{}\n", row.context, row.prefill_tokens_per_second(),
-                        row.prefill_seconds(), row.decode_tokens_per_second(), row.bytes_per_token,
-                        row.bytes_per_second(), report.bandwidth, row.spread());
-  }
-  return text;
-}
-
-std::string format_json(const Report& report, const Options& options) {
-  nlohmann::ordered_json json = {{"version", version()},
-                                 {"commit", commit()},
-                                 {"unix_time", std::time(nullptr)},
-                                 {"model", report.model},
-                                 {"backend", report.backend},
-                                 {"decode_steps", options.decode},
-                                 {"rounds", options.rounds},
-                                 {"bandwidth_bytes_per_second", report.bandwidth},
-                                 {"planned_bytes", report.planned},
-                                 {"resident_bytes", report.memory.resident},
-                                 {"mapped_file_bytes", report.memory.mapped_files}};
-  for (const BenchmarkRow& row : report.rows) {
-    auto runs = nlohmann::ordered_json::array();
-    for (const BenchmarkRun& run : row.runs) {
-      runs.push_back({{"prefill_seconds", run.prefill_seconds}, {"step_seconds", run.step_seconds}});
+// Opens the model with room for all shapes. Those that need more memory than there is are left out, the
+// largest first, and said to be.
+Result<std::unique_ptr<LoadedModel>> open_with_room(ModelOptions opening, BenchmarkOptions& benchmark,
+                                                    std::vector<std::string>& left_out) {
+  const auto room_of = [&](const BenchmarkShape& shape) {
+    return benchmark_room({.shapes = {shape}, .decode = benchmark.decode, .progress = {}}).kv_tokens;
+  };
+  for (;;) {
+    const BenchmarkRoom room = benchmark_room(benchmark);
+    opening.max_seq = room.max_seq;
+    opening.slots = room.slots;
+    opening.kv_tokens = room.kv_tokens;
+    auto model = open_model(opening);
+    if (model.ok() || model.error().code != ErrorCode::kExhausted || benchmark.shapes.size() == 1) {
+      return model;
     }
-    json["contexts"].push_back({{"context", row.context},
-                                {"prefill_tokens_per_second", row.prefill_tokens_per_second()},
-                                {"prefill_seconds", row.prefill_seconds()},
-                                {"decode_tokens_per_second", row.decode_tokens_per_second()},
-                                {"bytes_per_token", row.bytes_per_token},
-                                {"bytes_per_second", row.bytes_per_second()},
-                                {"spread", row.spread()},
-                                {"tokens", row.runs.front().tokens},
-                                {"runs", runs}});
+    const auto largest = std::ranges::max_element(benchmark.shapes, {}, room_of);
+    left_out.push_back(fmt::format("{}: {}", largest->name(), model.error().message));
+    benchmark.shapes.erase(largest);
   }
-  return json_document(json);
+}
+
+Result<void> check_lengths(const BenchmarkOptions& benchmark, std::int64_t longest) {
+  for (const BenchmarkShape& shape : benchmark.shapes) {
+    const std::int64_t length = shape.cached + shape.prompt + benchmark.decode;
+    if (length <= longest) continue;
+    return fail(ErrorCode::kInvalidArgument, "{} and {} decoded: expected at most {} tokens, found {}",
+                shape.name(), benchmark.decode, longest, length);
+  }
+  return {};
+}
+
+Result<void> measure_model(const Options& options, BenchmarkOptions& benchmark, BenchReport& report) {
+  LILY_TRY(const std::int64_t longest, longest_sequence(options.model));
+  benchmark.shapes = shapes_of(options, longest);
+  LILY_TRY_VOID(check_lengths(benchmark, longest));
+  const ModelOptions opening = model_options(options);
+  const auto start = std::chrono::steady_clock::now();
+  LILY_TRY(const auto model, open_with_room(opening, benchmark, report.left_out));
+  report.load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  report.model = model->name();
+  report.backend = model->backend().description();
+  benchmark.progress("measuring memory");
+  LILY_TRY(report.bandwidth, measure_bandwidth(*model, opening.backend.threads));
+  LILY_TRY(report.rows, run_benchmark(*model, benchmark));
+  report.planned = model->memory_plan().total();
+  report.memory = memory_use();
+  return {};
+}
+
+Result<void> measure_server(const Options& options, BenchmarkOptions& benchmark, BenchReport& report) {
+  benchmark.shapes = shapes_of(options, kDefaultContexts.back() + benchmark.decode);
+  LILY_TRY(const ApiClient client, ApiClient::create(options.http, options.api_key_file));
+  LILY_TRY(report.model, served_model(client));
+  report.backend = options.http;
+  LILY_TRY(report.rows, run_http_benchmark(client, report.model, benchmark));
+  return {};
+}
+
+Result<void> write_files(const Options& options, const BenchReport& report) {
+  const std::array<std::pair<const std::string*, std::string (*)(const BenchReport&)>, 4> files = {
+      {{&options.json_file, bench_json},
+       {&options.csv_file, bench_csv},
+       {&options.markdown_file, bench_markdown},
+       {&options.svg_file, bench_svg}}};
+  for (const auto& [file, form] : files) {
+    if (!file->empty()) LILY_TRY_VOID(write_file(*file, form(report)));
+  }
+  return {};
 }
 
 }  // namespace
 
 Result<void> run_bench(const Options& options) {
-  ModelOptions opening = model_options(options);
-  LILY_TRY(const std::int64_t longest, longest_sequence(options.model));
-  const std::vector<std::int64_t> contexts = contexts_of(options, longest);
-  for (const std::int64_t context : contexts) {
-    opening.max_seq = std::max(opening.max_seq, std::min(context, longest - options.decode) + options.decode);
-  }
-  LILY_TRY(const auto model, open_model(opening));
-  Report report{.model = model->name(), .backend = model->backend().description(), .memory = {}, .rows = {}};
-  console::Status status("measuring memory");
-  LILY_TRY(report.bandwidth, measure_bandwidth(*model, opening.backend.threads));
-
+  console::Status status;
   const Interrupt interrupt;
-  BenchmarkOptions benchmark{.contexts = contexts,
+  BenchmarkOptions benchmark{.shapes = {},
                              .decode = options.decode,
                              .rounds = options.rounds,
                              .chunk = options.chunk,
@@ -156,16 +148,13 @@ Result<void> run_bench(const Options& options) {
     status.show(what);
     return !interrupt.pending();
   };
-  auto rows = run_benchmark(*model, benchmark);
+  BenchReport report{.decode = options.decode, .rounds = options.rounds};
+  const auto measured = options.http.empty() ? measure_model(options, benchmark, report)
+                                             : measure_server(options, benchmark, report);
   status.show("");
-  if (!rows.ok()) return interrupt.pending() ? interrupted() : rows.error();
-  report.rows = std::move(rows).value();
-  report.planned = model->memory_plan().total();
-  report.memory = memory_use();
-  LILY_TRY_VOID(console::print(format_text(report)));
-  if (!options.json_file.empty()) LILY_TRY_VOID(write_file(options.json_file, format_json(report, options)));
-  if (!options.csv_file.empty()) LILY_TRY_VOID(write_file(options.csv_file, format_csv(report)));
-  return {};
+  if (!measured.ok()) return interrupt.pending() ? interrupted() : measured.error();
+  LILY_TRY_VOID(console::print(bench_text(report)));
+  return write_files(options, report);
 }
 
 }  // namespace lily

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "cli/config_file.h"
 #include "cli/flag_value.h"
 #include "cli/help.h"
 
@@ -76,9 +77,10 @@ void add_flag(CLI::App& app, const Flag& flag, Options& options) {
   }
 }
 
-// CLI11 throws; this is where its exceptions end.
-Result<Invocation> parse_flags(const Command& command, const std::vector<std::string>& arguments) {
-  Invocation invocation{.command = &command};
+// Puts the values of `arguments` into the invocation's options. CLI11 throws; this is where its exceptions
+// end.
+Result<void> parse_into(Invocation& invocation, const std::vector<std::string>& arguments) {
+  const Command& command = *invocation.command;
   CLI::App app;
   app.set_help_flag("-h,--help");
   app.allow_extras();
@@ -88,7 +90,8 @@ Result<Invocation> parse_flags(const Command& command, const std::vector<std::st
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::CallForHelp&) {
-    return Invocation{.text = command_help(command)};
+    invocation = {.text = command_help(command)};
+    return {};
   } catch (const CLI::ArgumentMismatch& error) {
     const std::string_view what = error.what();  // "--prompt: 1 required TEXT missing"
     return fail(ErrorCode::kInvalidArgument, "{}: {}: expected a value, found none", command.name,
@@ -97,6 +100,18 @@ Result<Invocation> parse_flags(const Command& command, const std::vector<std::st
     return fail(ErrorCode::kInvalidArgument, "{}: {}", command.name, error.what());
   }
   if (const auto extras = app.remaining(); !extras.empty()) return unknown_argument(command, extras.front());
+  return {};
+}
+
+// A configuration file is read first and the arguments once more over it, so that they count more.
+Result<Invocation> parse_flags(const Command& command, const std::vector<std::string>& arguments) {
+  Invocation invocation{.command = &command};
+  LILY_TRY_VOID(parse_into(invocation, arguments));
+  if (const std::string config = invocation.options.config_file; !config.empty()) {
+    invocation.options = {};
+    LILY_TRY_VOID(read_config(config, command, invocation.options));
+    LILY_TRY_VOID(parse_into(invocation, arguments));
+  }
   return invocation;
 }
 

@@ -7,8 +7,10 @@
 
 namespace lily {
 
+Result<void> run_ablate(const Options& options);
 Result<void> run_bench(const Options& options);
 Result<void> run_chat(const Options& options);
+Result<void> run_completion(const Options& options);
 Result<void> run_detokenize(const Options& options);
 Result<void> run_devices(const Options& options);
 Result<void> run_eval(const Options& options);

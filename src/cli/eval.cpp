@@ -1,39 +1,20 @@
-// lily eval: perplexity of a text, and the distance to another backend or checkpoint.
+// lily eval: perplexity of texts, and the distance to another backend, checkpoint or server.
 #include <algorithm>
-#include <filesystem>
-#include <nlohmann/json.hpp>
+#include <functional>
 
-#include "base/mmap.h"
-#include "base/npy.h"
 #include "base/progress.h"
 #include "cli/commands.h"
 #include "cli/console.h"
+#include "cli/eval_report.h"
+#include "cli/eval_server.h"
+#include "cli/eval_texts.h"
 #include "cli/interrupt.h"
-#include "cli/json_text.h"
 #include "cli/open.h"
 #include "cli/prompt.h"
 #include "cli/token_input.h"
-#include "engine/evaluate.h"
 
 namespace lily {
 namespace {
-
-Result<std::string> read_text(const std::string& path) {
-  if (path == "-") return console::read_stdin();
-  LILY_TRY(const MappedFile file, MappedFile::open(path));
-  return std::string(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
-}
-
-Result<std::vector<TokenId>> text_ids(const Options& options) {
-  if (options.text_file.empty() == options.ids_file.empty()) {
-    return fail(ErrorCode::kInvalidArgument, "eval: expected one of --text F and --ids-file F.npy, found {}",
-                options.text_file.empty() ? "neither" : "both");
-  }
-  if (!options.ids_file.empty()) return read_npy_ids(options.ids_file);
-  LILY_TRY(const std::string text, read_text(options.text_file));
-  LILY_TRY(const Tokenizer tokenizer, open_tokenizer(options.model));
-  return tokenizer.encode(text);
-}
 
 // "reference", or "cpu:exact"; with its own kind of K/V, so that --kv-type can be measured.
 Result<BackendOptions> parse_backend(const std::string& name, const BackendOptions& like) {
@@ -43,89 +24,110 @@ Result<BackendOptions> parse_backend(const std::string& name, const BackendOptio
   backend.exact = colon != std::string::npos;
   backend.kv_type = "auto";
   if (backend.exact && name.substr(colon) != ":exact") {
-    return fail(ErrorCode::kInvalidArgument, "--against: expected a backend's name, or cpu:exact, found '{}'",
-                name);
+    return fail(ErrorCode::kInvalidArgument,
+                "--against: expected a backend's name, cpu:exact or a URL, found '{}'", name);
   }
   return backend;
 }
 
-// Null when there is nothing to compare with.
-Result<std::unique_ptr<LoadedModel>> open_other(const Options& options, ModelOptions opening) {
-  if (options.against.empty() && options.against_model.empty()) return std::unique_ptr<LoadedModel>();
+bool is_url(const std::string& text) {
+  return text.find("://") != std::string::npos;
+}
+
+// What the model is compared with: another one in this process, a server, or nothing.
+struct Other {
+  std::unique_ptr<LoadedModel> model = {};
+  std::optional<ServedModel> server = {};
+
+  [[nodiscard]] std::string name() const {
+    if (server) return server->name();
+    return model ? model->name() : "";
+  }
+  [[nodiscard]] std::string backend() const {
+    if (server) return server->address();
+    return model ? model->backend().description() : "";
+  }
+};
+
+Result<Other> open_server(const Options& options, const EvalTexts& texts, const LoadedModel& model) {
+  if (texts.prompts.empty() || options.continuation == 0 || !options.against_model.empty()) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        "--against {}: a server is asked to continue --prompts; expected them, --continue above 0 and no "
+        "--against-model",
+        options.against);
+  }
+  LILY_TRY(ApiClient client, ApiClient::create(options.against, options.api_key_file));
+  LILY_TRY(const Tokenizer* tokenizer, require_tokenizer(model));
+  LILY_TRY(ServedModel server, ServedModel::create(std::move(client), *tokenizer));
+  return Other{.server = std::move(server)};
+}
+
+Result<Other> open_other(const Options& options, const EvalTexts& texts, ModelOptions opening,
+                         const LoadedModel& model) {
+  if (options.against.empty() && options.against_model.empty()) return Other{};
+  if (is_url(options.against)) return open_server(options, texts, model);
   if (!options.against.empty()) {
     LILY_TRY(opening.backend, parse_backend(options.against, opening.backend));
   }
   if (!options.against_model.empty()) opening.model = options.against_model;
-  return open_model(opening);
+  LILY_TRY(auto other, open_model(opening));
+  return Other{.model = std::move(other)};
 }
 
-std::string format_text(const Evaluation& e, LoadedModel& model, LoadedModel* other) {
-  std::string text = fmt::format("{} on {}\n", model.name(), model.backend().description());
-  text += fmt::format("tokens      {} in {} window{}, {} scored\n", e.tokens, e.windows,
-                      e.windows == 1 ? "" : "s", e.scored);
-  text += fmt::format("nll         {:.5f} +- {:.5f}\n", e.nll.value, e.nll.standard_error);
-  text += fmt::format("perplexity  {:.4f} +- {:.4f}\n", e.perplexity.value, e.perplexity.standard_error);
-  if (e.distance) {
-    const Distance& d = *e.distance;
-    text += fmt::format("\nagainst {} on {}\n", other->name(), other->backend().description());
-    text += fmt::format("perplexity  {:.4f}; this one {:+.3f} %\n", d.other_perplexity,
-                        (e.perplexity.value / d.other_perplexity - 1) * 100);
-    text += fmt::format("kl          mean {:.3e} +- {:.1e}, 99th percentile {:.3e}, largest {:.3e}\n",
-                        d.kl.value, d.kl.standard_error, d.kl_99th, d.kl_max);
-    text += fmt::format("top-1       {:.3f} % agree\n", d.top1_agreement * 100);
+// The other side continues every prompt; the model reads along.
+Result<ContinuationDistance> compare_continuations(const Options& options, const EvalTexts& texts,
+                                                   LoadedModel& model, const Other& other,
+                                                   const std::function<bool(std::int64_t)>& progress) {
+  ContinuationDistance distance;
+  std::int64_t done = 0;
+  for (std::size_t i = 0; i < texts.prompts.size(); ++i) {
+    const std::vector<TokenId>& ids = texts.ids[i];
+    auto steps = other.server
+                     ? other.server->continue_text(texts.prompts[i], std::ssize(ids), options.continuation)
+                     : continue_greedily(*other.model, ids, options.continuation);
+    if (!steps.ok()) return std::move(steps).error();
+    LILY_TRY_VOID(compare_continuation(model, ids, *steps, distance));
+    done += options.continuation;
+    if (!progress(done)) return interrupted();
   }
-  return text;
-}
-
-std::string format_json(const Evaluation& e, LoadedModel& model, LoadedModel* other) {
-  nlohmann::ordered_json json = {{"model", model.name()},
-                                 {"backend", model.backend().description()},
-                                 {"tokens", e.tokens},
-                                 {"windows", e.windows},
-                                 {"scored", e.scored},
-                                 {"nll", e.nll.value},
-                                 {"nll_standard_error", e.nll.standard_error},
-                                 {"perplexity", e.perplexity.value},
-                                 {"perplexity_standard_error", e.perplexity.standard_error}};
-  if (e.distance) {
-    const Distance& d = *e.distance;
-    json["against"] = {{"model", other->name()},
-                       {"backend", other->backend().description()},
-                       {"perplexity", d.other_perplexity},
-                       {"kl_mean", d.kl.value},
-                       {"kl_standard_error", d.kl.standard_error},
-                       {"kl_99th", d.kl_99th},
-                       {"kl_max", d.kl_max},
-                       {"top1_agreement", d.top1_agreement}};
-  }
-  return json_line(json);
+  return distance;
 }
 
 }  // namespace
 
 Result<void> run_eval(const Options& options) {
-  LILY_TRY(const std::vector<TokenId> ids, text_ids(options));
-  if (ids.size() < 2) {
-    return fail(ErrorCode::kInvalidArgument, "eval: expected a text of at least 2 tokens, found {}",
-                ids.size());
-  }
+  LILY_TRY(const EvalTexts texts, read_eval_texts(options));
+  const bool continues = !texts.prompts.empty() && options.continuation > 0;
   ModelOptions opening = model_options(options);
-  opening.max_seq = std::min(static_cast<std::int64_t>(ids.size()), options.context);
+  opening.max_seq = std::max(std::min(texts.longest(), options.context),
+                             continues ? texts.longest() + options.continuation : 0);
   LILY_TRY(const auto model, open_model(opening));
-  LILY_TRY_VOID(check_ids(ids, model->shapes().vocab));
-  LILY_TRY(const auto other, open_other(options, opening));
+  for (const auto& ids : texts.ids) LILY_TRY_VOID(check_ids(ids, model->shapes().vocab));
+  LILY_TRY(const Other other, open_other(options, texts, opening, *model));
 
   const Interrupt interrupt;
-  Progress progress("eval", ProgressUnit::kTokens, static_cast<std::int64_t>(ids.size()));
+  const bool compares = continues && !other.name().empty();
+  const std::int64_t continued = compares ? std::ssize(texts.prompts) * options.continuation : 0;
+  Progress progress("eval", ProgressUnit::kTokens, texts.tokens() + continued);
   const EvaluationOptions evaluation{
       .context = options.context, .chunk = options.chunk, .progress = [&](std::int64_t done) {
         progress.update(done);
         return !interrupt.pending();
       }};
-  LILY_TRY(const Evaluation result, evaluate(*model, other.get(), ids, evaluation));
+  EvalReport report{.model = model->name(),
+                    .backend = model->backend().description(),
+                    .other_model = other.name(),
+                    .other_backend = other.backend()};
+  LILY_TRY(report.evaluation, evaluate(*model, other.model.get(), texts.ids, evaluation));
+  if (compares) {
+    LILY_TRY(report.continuation,
+             compare_continuations(options, texts, *model, other, [&](std::int64_t done) {
+               return evaluation.progress(texts.tokens() + done);
+             }));
+  }
   progress.clear();
-  return console::print(options.json ? format_json(result, *model, other.get())
-                                     : format_text(result, *model, other.get()));
+  return console::print(options.json ? eval_json(report) : eval_text(report));
 }
 
 }  // namespace lily

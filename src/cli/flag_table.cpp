@@ -3,6 +3,7 @@
 #include <array>
 
 #include "cli/commands.h"
+#include "cli/completion.h"
 
 namespace lily {
 namespace {
@@ -19,11 +20,13 @@ enum : unsigned {
   kTokenize = 1U << 8U,
   kDetokenize = 1U << 9U,
   kDevices = 1U << 10U,
-  kQuantize = 1U << 11U,
-  kPull = 1U << 12U,
-  kEvery = (1U << 13U) - 1U,
+  kAblate = 1U << 11U,
+  kQuantize = 1U << 12U,
+  kPull = 1U << 13U,
+  kEvery = (1U << 14U) - 1U,  // that runs a model or reads one
+  kCompletion = 1U << 14U,
   kAnswers = kChat | kRun,
-  kRunsModel = kAnswers | kServe | kBench | kEval | kLogits,
+  kRunsModel = kAnswers | kServe | kBench | kAblate | kEval | kLogits,
   kTakesModel = kEvery & ~(kSynth | kDevices | kQuantize | kPull),
 };
 
@@ -47,15 +50,24 @@ constexpr std::array kCommands = {
             "  curl http://127.0.0.1:8080/v1/models",
             run_serve},
     Command{kBench, "bench", "measure prefill and decode speed",
-            "Batch 1, greedy, a synthetic prompt, after a warm-up of the same shape; loading is not timed.\n"
-            "Prefill counts until the first token is readable, decode the --decode steps after it.",
+            "Greedy, a synthetic prompt, after a warm-up of the same shape; loading is not timed.\n"
+            "Prefill counts until the first token is readable, decode the --decode steps after it.\n"
+            "Rows whose rounds differ by more than 3 %, or in their tokens, are marked as refused.\n"
+            "  lily bench --contexts 256,4096,32768 --warm 50,500 --streams 1,2,4,8,16\n"
+            "  lily bench --http http://127.0.0.1:8080 --contexts 1024",
             run_bench},
+    Command{kAblate, "ablate", "measure what each optimisation is worth",
+            "Measures as bench does, with everything on and then with each of the backend's optimisations\n"
+            "switched off in turn, and with everything on once more, to see that the machine kept still.\n"
+            "  lily ablate --contexts 512,4096",
+            run_ablate},
     Command{kEval, "eval", "measure perplexity, or the distance to another backend",
             "Cuts the text into windows of --context tokens that do not overlap and scores every token of a\n"
             "window but its first, given the tokens before it in the window. No token is added.\n"
             "  lily eval --text book.txt\n"
             "  lily eval --text book.txt --backend cpu --against reference\n"
-            "  lily eval --text book.txt --against cpu:exact",
+            "  lily eval --text book.txt --against cpu:exact\n"
+            "  lily eval --prompts bench/prompts.jsonl --against http://127.0.0.1:8080",
             run_eval},
     Command{kLogits, "logits", "write the logits of every position to a file",
             "float32 [tokens, vocabulary], unmasked. --chunk 1 goes token by token, as decoding does.\n"
@@ -89,6 +101,10 @@ constexpr std::array kCommands = {
     Command{kDetokenize, "detokenize", "token ids to text", "  lily tokenize -p 'Hello!' | lily detokenize",
             run_detokenize},
     Command{kDevices, "devices", "list the backends and this machine", "", run_devices},
+    Command{kCompletion, "completion", "print a shell's completions, or the man page",
+            "KIND is bash, zsh, fish or man. An installed lily has brought them along.\n"
+            "  source <(lily completion bash)",
+            run_completion},
 };
 
 constexpr std::string_view kInput = "Input";
@@ -115,6 +131,7 @@ constexpr std::array kFlags = {
     Flag{"HF_DIR", &Options::source, "", kQuantize, "", ""},
     Flag{"ORG/NAME", &Options::repository, "", kPull, "", ""},
     Flag{"OUT", &Options::out, "", kSynth | kQuantize, "", ""},
+    Flag{"KIND", &Options::completion, "", kCompletion, "", "", one_of(kCompletionKinds)},
 
     Flag{"-p,--prompt", &Options::prompt, "TEXT", kRun | kTokenize, kInput, "the text; - reads standard input"},
     Flag{"--system", &Options::system, "TEXT", kAnswers, kInput, "the system message"},
@@ -126,6 +143,8 @@ constexpr std::array kFlags = {
     Flag{"--ids-file", &Options::ids_file, "F.npy", kRun | kLogits | kEval | kDetokenize, kInput,
          "token ids as int32 .npy"},
     Flag{"--text", &Options::text_file, "F", kEval, kInput, "a text file; - reads standard input"},
+    Flag{"--prompts", &Options::prompts_file, "F.jsonl", kEval, kInput,
+         "texts of their own, a line each: {\"text\": \"...\"}; bench/prompts.jsonl has some"},
     Flag{"--assume-template", &Options::assume_template, "", kAnswers | kServe, kInput,
          "use the Qwen3.6 chat format though the checkpoint's template is another"},
     Flag{"--preset", &Options::preset, "NAME", kSynth, kInput, "the shape, one of the presets above"},
@@ -169,9 +188,15 @@ constexpr std::array kFlags = {
     Flag{"--json", &Options::json, "", kRun | kEval | kInspect | kTokenize | kDevices, kOutput,
          "print one JSON object"},
     Flag{"--out", &Options::out, "F.npy", kLogits | kTokenize, kOutput, "the file to write"},
-    Flag{"--json", &Options::json_file, "F", kBench, kOutput, "also write all that was measured as JSON"},
+    Flag{"--json", &Options::json_file, "F", kBench | kAblate, kOutput, "also write all that was measured as JSON"},
     Flag{"--csv", &Options::csv_file, "F", kBench, kOutput, "also write the table as CSV"},
+    Flag{"--markdown", &Options::markdown_file, "F", kBench | kAblate, kOutput, "also write the table as Markdown"},
+    Flag{"--svg", &Options::svg_file, "F", kBench, kOutput, "also draw the rates by context"},
 
+    Flag{"--config", &Options::config_file, "F", kServe, kService,
+         "read flags from this file, a line each: name = value; those given here count more"},
+    Flag{"--print-config", &Options::print_config, "", kServe, kService,
+         "print all flags as such a file, with the values they have, and exit"},
     Flag{"--host", &Options::host, "ADDRESS", kServe, kService, "address to listen on"},
     Flag{"--port", &Options::port, "N", kServe, kService, "port to listen on (0: any free one, which is printed)",
          from_to(0, 65535)},
@@ -188,17 +213,33 @@ constexpr std::array kFlags = {
     Flag{"--alias", &Options::alias, "NAME,...", kServe, kService,
          "what clients call the model; answers say the first [the checkpoint's name]"},
     Flag{"--api-key-file", &Options::api_key_file, "F", kServe, kService, "ask for one of the keys in this file, one a line"},
+    Flag{"--tls-cert", &Options::tls_cert, "F", kServe, kService,
+         "speak HTTPS with the certificate in this PEM file, those that signed it behind it; needs --tls-key"},
+    Flag{"--tls-key", &Options::tls_key, "F", kServe, kService, "its private key, in PEM and without passphrase"},
     Flag{"--allow-origin", &Options::allow_origin, "ORIGIN,...", kServe, kService,
          "web pages that may use the server, as https://chat.example, or * [its own]"},
 
     Flag{"--contexts", &Options::contexts, "N,N,...", kBench, kMeasurement,
          "prompt lengths [256,512,1024,2048,4096, as far as the model goes]", at_least(1)},
-    Flag{"--decode", &Options::decode, "N", kBench, kMeasurement, "timed steps after each prompt", at_least(1)},
-    Flag{"--rounds", &Options::rounds, "N", kBench, kMeasurement,
+    Flag{"--contexts", &Options::contexts, "N,N,...", kAblate, kMeasurement, "prompt lengths [512]", at_least(1)},
+    Flag{"--warm", &Options::warm, "N,N,...", kBench, kMeasurement,
+         "also turns of so many new tokens behind --warm-context cached ones", at_least(1)},
+    Flag{"--warm-context", &Options::warm_context, "N", kBench, kMeasurement, "cached tokens of --warm", at_least(1)},
+    Flag{"--streams", &Options::streams, "N,N,...", kBench, kMeasurement,
+         "also so many sequences at once, of --stream-context tokens each", from_to(1, 1024)},
+    Flag{"--stream-context", &Options::stream_context, "N", kBench, kMeasurement, "prompt of each of --streams",
+         at_least(1)},
+    Flag{"--http", &Options::http, "URL", kBench, kMeasurement,
+         "measure the server of OpenAI's API at this address in place of MODEL"},
+    Flag{"--api-key-file", &Options::api_key_file, "F", kBench | kEval, kMeasurement, "the key that the server asks for"},
+    Flag{"--decode", &Options::decode, "N", kBench | kAblate, kMeasurement, "timed steps after each prompt", at_least(1)},
+    Flag{"--rounds", &Options::rounds, "N", kBench | kAblate, kMeasurement,
          "measurements of each length; medians are shown", from_to(1, 1000)},
     Flag{"--context", &Options::context, "N", kEval, kMeasurement, "tokens of a window", at_least(2)},
-    Flag{"--against", &Options::against, "BACKEND", kEval, kMeasurement,
-         "also run this backend (cpu:exact for f32 activations) and report how far apart they are"},
+    Flag{"--against", &Options::against, "BACKEND|URL", kEval, kMeasurement,
+         "also run this backend (cpu:exact for f32 activations), or ask this server of OpenAI's API, and report how far apart they are"},
+    Flag{"--continue", &Options::continuation, "N", kEval, kMeasurement,
+         "tokens by which the other side continues each of --prompts (0: none)", at_least(0)},
     Flag{"--against-model", &Options::against_model, "MODEL", kEval, kMeasurement,
          "the other side's checkpoint, of the same vocabulary"},
 
@@ -222,7 +263,7 @@ constexpr std::array kFlags = {
          "tokens a conversation may hold (0: the model's limit, at most 32768)", at_least(0)},
     Flag{"--cache-mib", &Options::cache_mib, "MIB", kChat | kServe, kMachine,
          "memory of the prefix cache, which spares prompts that begin alike (0: off)", from_to(0, 1 << 24)},
-    Flag{"--chunk", &Options::chunk, "N", kAnswers | kServe | kBench | kEval | kLogits, kMachine,
+    Flag{"--chunk", &Options::chunk, "N", kAnswers | kServe | kBench | kAblate | kEval | kLogits, kMachine,
          "prompt tokens of a step (0: 512; 4096 on a card)", from_to(0, 65536)},
     Flag{"--log-level", &Options::log_level, "LEVEL", kEvery, kMachine, "debug, info, warn, error or off",
          one_of("debug|info|warn|error|off")},

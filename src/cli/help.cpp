@@ -75,6 +75,7 @@ std::string command_help(const Command& command) {
     text += fmt::format(" {} [flags]\nOUT is the directory to write; it must be new or empty.\n", positional);
   }
   if (positional == "ORG/NAME") text += " ORG/NAME [flags]\n";
+  if (positional == "KIND") text += " KIND\n";
   if (positional.empty()) text += " [flags]\n";
   if (!command.details.empty()) text += fmt::format("\n{}\n", command.details);
   if (command.name == "synth") text += preset_lines();

@@ -39,6 +39,7 @@ struct Options {
   std::vector<TokenId> ids;
   std::string ids_file;
   std::string text_file;
+  std::string prompts_file;
   bool raw = false;
   bool literal = false;
   bool think = false;
@@ -61,8 +62,12 @@ struct Options {
   std::string out;
   std::string json_file;
   std::string csv_file;
+  std::string markdown_file;
+  std::string svg_file;
 
   // serve.
+  std::string config_file;
+  bool print_config = false;
   std::string host = "127.0.0.1";
   std::int64_t port = 8080;
   std::int64_t max_queue = 64;
@@ -70,7 +75,12 @@ struct Options {
   std::int64_t drain_seconds = 30;
   std::string alias;  // comma-separated
   std::string api_key_file;
+  std::string tls_cert;
+  std::string tls_key;
   std::string allow_origin;  // comma-separated
+
+  // completion.
+  std::string completion;
 
   // synth and quantize.
   std::int64_t bits = 4;
@@ -93,8 +103,14 @@ struct Options {
   // eval and bench.
   std::int64_t context = 2048;
   std::string against;
+  std::int64_t continuation = 32;
   std::string against_model;
-  std::vector<std::int64_t> contexts;  // empty: kDefaultContexts, as far as they fit
+  std::vector<std::int64_t> contexts;  // no lengths at all: kDefaultContexts, as far as they fit
+  std::vector<std::int64_t> warm;
+  std::int64_t warm_context = 8192;
+  std::vector<std::int64_t> streams;
+  std::int64_t stream_context = 256;
+  std::string http;
   std::int64_t decode = 64;
   std::int64_t rounds = 2;
 };

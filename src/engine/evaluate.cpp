@@ -6,18 +6,6 @@
 namespace lily {
 namespace {
 
-struct LogSoftmax {
-  double largest = 0;
-  double log_sum = 0;  // of e^(logit - largest)
-
-  explicit LogSoftmax(std::span<const float> logits) : largest(*std::ranges::max_element(logits)) {
-    double sum = 0;
-    for (const float l : logits) sum += std::exp(l - largest);
-    log_sum = std::log(sum);
-  }
-  [[nodiscard]] double operator()(float logit) const { return logit - largest - log_sum; }
-};
-
 std::ptrdiff_t argmax(std::span<const float> logits) {
   return std::ranges::max_element(logits) - logits.begin();
 }
@@ -28,6 +16,7 @@ struct Scores {
   std::vector<double> other_nll;
   std::vector<double> kl;
   std::int64_t agreed = 0;
+  std::int64_t first_disagreement = -1;
 };
 
 // `logits` [rows, V] predict `targets` [rows].
@@ -41,7 +30,11 @@ void score(std::span<const float> logits, std::span<const TokenId> targets, std:
     const auto theirs = other.subspan(row * vocab, vocab);
     scores.other_nll.push_back(negative_log_likelihood(theirs, targets[row]));
     scores.kl.push_back(kl_divergence(theirs, mine));
-    scores.agreed += argmax(mine) == argmax(theirs) ? 1 : 0;
+    if (argmax(mine) == argmax(theirs)) {
+      ++scores.agreed;
+    } else if (scores.first_disagreement < 0) {
+      scores.first_disagreement = std::ssize(scores.kl) - 1;
+    }
   }
 }
 
@@ -75,7 +68,8 @@ Distance distance_of(const Scores& scores) {
           .kl_99th = percentile(scores.kl, 0.99),
           .kl_max = *std::ranges::max_element(scores.kl),
           .top1_agreement = static_cast<double>(scores.agreed) / static_cast<double>(scores.kl.size()),
-          .other_perplexity = std::exp(mean_of(scores.other_nll).value)};
+          .other_perplexity = std::exp(mean_of(scores.other_nll).value),
+          .first_disagreement = scores.first_disagreement};
 }
 
 }  // namespace
@@ -97,24 +91,27 @@ Result<std::span<const float>> LogitsStream::step_all(std::span<const TokenId> t
   return std::span<const float>(logits_);
 }
 
-Result<Evaluation> evaluate(LoadedModel& model, LoadedModel* other, std::span<const TokenId> tokens,
-                            const EvaluationOptions& options) {
-  if (tokens.size() < 2) {
-    return fail(ErrorCode::kInvalidArgument, "expected a text of at least 2 tokens, found {}", tokens.size());
-  }
+Result<Evaluation> evaluate(LoadedModel& model, LoadedModel* other,
+                            std::span<const std::vector<TokenId>> texts, const EvaluationOptions& options) {
   if (other != nullptr && other->shapes().vocab != model.shapes().vocab) {
     return fail(ErrorCode::kInvalidArgument, "expected two models of one vocabulary, found {} and {} tokens",
                 model.shapes().vocab, other->shapes().vocab);
   }
   Evaluation result;
-  result.tokens = static_cast<std::int64_t>(tokens.size());
   const auto context = static_cast<std::size_t>(options.context);
   Scores scores;
   std::int64_t done = 0;
-  for (std::size_t at = 0; at + 1 < tokens.size(); at += context) {
-    const auto window = tokens.subspan(at, std::min(context, tokens.size() - at));
-    LILY_TRY_VOID(score_window(model, other, window, options, done, scores));
-    ++result.windows;
+  for (const std::vector<TokenId>& text : texts) {
+    if (text.size() < 2) {
+      return fail(ErrorCode::kInvalidArgument, "expected texts of at least 2 tokens, found one of {}",
+                  text.size());
+    }
+    result.tokens += std::ssize(text);
+    for (std::size_t at = 0; at + 1 < text.size(); at += context) {
+      const auto window = std::span(text).subspan(at, std::min(context, text.size() - at));
+      LILY_TRY_VOID(score_window(model, other, window, options, done, scores));
+      ++result.windows;
+    }
   }
   result.scored = static_cast<std::int64_t>(scores.nll.size());
   result.nll = mean_of(scores.nll);
@@ -140,6 +137,12 @@ double percentile(std::vector<double> values, double part) {
   const auto nth = values.begin() + std::clamp<std::ptrdiff_t>(rank - 1, 0, std::ssize(values) - 1);
   std::ranges::nth_element(values, nth);
   return *nth;
+}
+
+LogSoftmax::LogSoftmax(std::span<const float> logits) : largest_(*std::ranges::max_element(logits)) {
+  double sum = 0;
+  for (const float l : logits) sum += std::exp(l - largest_);
+  log_sum_ = std::log(sum);
 }
 
 double negative_log_likelihood(std::span<const float> logits, TokenId target) {

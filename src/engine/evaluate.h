@@ -55,10 +55,11 @@ struct Distance {
   double kl_max = 0;
   double top1_agreement = 0;  ///< part of the positions where both have the same likeliest token
   double other_perplexity = 0;
+  std::int64_t first_disagreement = -1;  ///< the first such position among the scored ones; -1: none
 };
 
 struct Evaluation {
-  std::int64_t tokens = 0;  ///< of the text
+  std::int64_t tokens = 0;  ///< of all texts
   std::int64_t windows = 0;
   std::int64_t scored = 0;  ///< tokens with a prediction
   Mean nll;                 ///< negative log-likelihood a token, nats
@@ -66,17 +67,28 @@ struct Evaluation {
   std::optional<Distance> distance;
 };
 
-/// Cuts `tokens` into windows of `context` that do not overlap, the last one shorter, and scores every token
+/// Cuts each text into windows of `context` that do not overlap, the last one shorter, and scores every token
 /// of a window but its first, given the tokens before it in the window. Probabilities are over the whole
 /// vocabulary of the head. With `other`, which has to have the same vocabulary, also compares the two. The
 /// models hold one sequence each and their max_seq covers a window.
-Result<Evaluation> evaluate(LoadedModel& model, LoadedModel* other, std::span<const TokenId> tokens,
-                            const EvaluationOptions& options);
+Result<Evaluation> evaluate(LoadedModel& model, LoadedModel* other,
+                            std::span<const std::vector<TokenId>> texts, const EvaluationOptions& options);
 
 /// Mean and standard error of `values`, summed in double in their order.
 [[nodiscard]] Mean mean_of(std::span<const double> values);
 /// The smallest value that at least `part` (0..1) of the values do not exceed.
 [[nodiscard]] double percentile(std::vector<double> values, double part);
+
+/// Logits of one row to logs of probabilities.
+class LogSoftmax {
+ public:
+  explicit LogSoftmax(std::span<const float> logits);
+  [[nodiscard]] double operator()(float logit) const { return logit - largest_ - log_sum_; }
+
+ private:
+  double largest_ = 0;
+  double log_sum_ = 0;  // of e^(logit - largest_)
+};
 
 /// -log softmax(logits)[target]
 [[nodiscard]] double negative_log_likelihood(std::span<const float> logits, TokenId target);

@@ -102,8 +102,9 @@ Result<void> LoadedModel::plan_memory(const ModelOptions& options, const Backend
   memory_plan_ = {.weights = weights_.stored_bytes().total(),
                   .fixed = host - pages,
                   .kv_token = host > 0 ? backend_->page_bytes() / kKvPageTokens : 0,
-                  .sequences = options.slots,
-                  .max_seq = max_seq_};
+                  .sequences = options.kv_tokens > 0 ? 1 : options.slots,
+                  .max_seq = options.kv_tokens > 0 ? options.kv_tokens : max_seq_,
+                  .pooled = options.kv_tokens > 0};
   if (host == 0) return {};
   const std::int64_t available = usable_memory();
   LILY_TRY_VOID(check_memory(memory_plan_, available));
@@ -188,20 +189,26 @@ Result<void> LoadedModel::prefill(Sequence& sequence, std::span<const TokenId> t
   return {};
 }
 
-Result<TokenId> LoadedModel::decode_greedy(Sequence& sequence, TokenId last, std::vector<float>& scratch) {
-  LILY_TRY(const Segment segment, sequence.extend(std::span(&last, 1), Phase::kDecode, Logits::kLast));
-  const Batch batch{.segments = {segment}};
-  TokenId best = -1;
-  if (backend_->chooses()) {
-    LILY_TRY_VOID(forward_greedy(*backend_, weights_, batch, std::span(&best, 1), vocab_end_));
-  } else {
-    scratch.resize(static_cast<std::size_t>(shapes().vocab));
-    LILY_TRY_VOID(forward(*backend_, weights_, batch, scratch));
-    const auto sampled = std::span(scratch).first(static_cast<std::size_t>(vocab_end_));
-    best = static_cast<TokenId>(std::ranges::max_element(sampled) - sampled.begin());
+Result<void> LoadedModel::decode_greedy(std::span<Sequence> sequences, std::span<TokenId> tokens,
+                                        std::vector<float>& scratch) {
+  Batch batch;
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    LILY_TRY(const Segment segment, sequences[i].extend(tokens.subspan(i, 1), Phase::kDecode, Logits::kLast));
+    batch.segments.push_back(segment);
   }
-  sequence.advance();
-  return best;
+  if (backend_->chooses()) {
+    LILY_TRY_VOID(forward_greedy(*backend_, weights_, batch, tokens, vocab_end_));
+  } else {
+    const auto vocab = static_cast<std::size_t>(shapes().vocab);
+    scratch.resize(vocab * sequences.size());
+    LILY_TRY_VOID(forward(*backend_, weights_, batch, scratch));
+    for (std::size_t i = 0; i < sequences.size(); ++i) {
+      const auto row = std::span(scratch).subspan(i * vocab, static_cast<std::size_t>(vocab_end_));
+      tokens[i] = static_cast<TokenId>(std::ranges::max_element(row) - row.begin());
+    }
+  }
+  for (Sequence& sequence : sequences) sequence.advance();
+  return {};
 }
 
 }  // namespace lily

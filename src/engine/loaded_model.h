@@ -72,9 +72,11 @@ class LoadedModel {
                        std::vector<float>& logits, std::int64_t chunk = 0,
                        const std::function<bool(std::int64_t done)>& progress = {});
 
-  /// One decoding step: appends `last` and returns the likeliest token after it. `scratch` is for backends
-  /// that do not choose themselves.
-  Result<TokenId> decode_greedy(Sequence& sequence, TokenId last, std::vector<float>& scratch);
+  /// One decoding step of all `sequences`: appends each one's token and puts the likeliest one after it in
+  /// its place (-1: logits that are not numbers, where the backend chooses). `scratch` is for backends that
+  /// do not choose themselves.
+  Result<void> decode_greedy(std::span<Sequence> sequences, std::span<TokenId> tokens,
+                             std::vector<float>& scratch);
 
  private:
   LoadedModel() = default;

@@ -25,8 +25,9 @@ Result<void> check_memory(const MemoryPlan& plan, std::int64_t available) {
   const std::int64_t room = available - weights - plan.fixed;
   const std::int64_t pages = room / (plan.kv_token * plan.sequences * kKvPageTokens);
   const std::string advice =
-      pages > 0 ? fmt::format("--max-seq {} would fit", pages * kKvPageTokens)
-                : std::string("no context fits; fewer --slots or a smaller --chunk take less");
+      pages > 0
+          ? fmt::format("{} {} would fit", plan.pooled ? "--kv-tokens" : "--max-seq", pages * kKvPageTokens)
+          : std::string("no context fits; fewer --slots or a smaller --chunk take less");
   return fail(ErrorCode::kExhausted, "the model would take {} ({}), this machine has {} of memory: {}",
               shown(plan.total()), describe(plan), shown(available), advice);
 }

@@ -14,6 +14,7 @@ struct MemoryPlan {
   std::int64_t kv_token = 0;   ///< bytes of K/V a token
   std::int64_t sequences = 1;  ///< that run at once
   std::int64_t max_seq = 0;    ///< tokens of each
+  bool pooled = false;         ///< --kv-tokens bounds all together: `max_seq` is that, of one `sequences`
 
   [[nodiscard]] std::int64_t kv() const { return kv_token * sequences * max_seq; }
   /// Most that will be resident, with every sequence full.

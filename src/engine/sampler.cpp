@@ -22,8 +22,39 @@ double uniform(std::uint64_t seed, std::uint64_t step) {
   return static_cast<double>(z >> 11) * 0x1p-53;
 }
 
+// All are looked at: without a way out the compiler compares many at once.
+bool any_above(std::span<const float> logits, float least) {
+  int any = 0;
+  for (const float l : logits) any |= static_cast<int>(l > least);
+  return any != 0;
+}
+
+// visit(first index, logits) of each block that holds one above `least()`, which visit may raise.
+template <class Least, class Visit>
+void for_blocks_above(std::span<const float> logits, Least least, Visit visit) {
+  constexpr std::size_t kBlock = 256;
+  for (std::size_t begin = 0; begin < logits.size(); begin += kBlock) {
+    const auto block = logits.subspan(begin, std::min(kBlock, logits.size() - begin));
+    if (any_above(block, least())) visit(begin, block);
+  }
+}
+
+float largest_of(std::span<const float> logits) {
+  float largest = kMasked;
+  for_blocks_above(
+      logits, [&] { return largest; },
+      [&](std::size_t, std::span<const float> block) {
+        for (const float l : block) largest = l > largest ? l : largest;
+      });
+  return largest;
+}
+
+TokenId argmax(std::span<const float> logits) {
+  return static_cast<TokenId>(std::ranges::find(logits, largest_of(logits)) - logits.begin());
+}
+
 double log_sum_exp(std::span<const float> logits) {
-  const float largest = *std::ranges::max_element(logits);
+  const float largest = largest_of(logits);
   double sum = 0;
   for (const float l : logits) sum += std::exp(static_cast<double>(l) - largest);
   return largest + std::log(sum);
@@ -34,21 +65,41 @@ bool likelier(const TokenLogprob& a, const TokenLogprob& b) {
   return a.logprob != b.logprob ? a.logprob > b.logprob : a.id < b.id;
 }
 
+// A heap of the best so far: of a vocabulary's blocks nearly all hold nothing better than its last.
+std::vector<TokenLogprob> likeliest_few(std::span<const float> logits, std::size_t count) {
+  std::vector<TokenLogprob> best;
+  best.reserve(count);
+  const auto last = [&] { return best.size() < count ? kMasked : best.front().logprob; };
+  for_blocks_above(logits, last, [&](std::size_t begin, std::span<const float> block) {
+    for (std::size_t i = 0; i < block.size(); ++i) {
+      if (!(block[i] > last())) continue;  // an equal one has the higher id
+      if (best.size() == count) {
+        std::ranges::pop_heap(best, likelier);
+        best.pop_back();
+      }
+      best.push_back({static_cast<TokenId>(begin + i), block[i]});
+      std::ranges::push_heap(best, likelier);
+    }
+  });
+  std::ranges::sort_heap(best, likelier);
+  return best;
+}
+
 std::vector<TokenLogprob> likeliest(std::span<const float> logits, std::size_t count) {
+  constexpr std::size_t kFew = 512;
+  if (count == 0) return {};
+  if (count <= kFew) return likeliest_few(logits, std::min(count, logits.size()));
   std::vector<TokenLogprob> all;
   all.reserve(logits.size());
   for (std::size_t i = 0; i < logits.size(); ++i) {
     if (logits[i] != kMasked) all.push_back({static_cast<TokenId>(i), logits[i]});
   }
-  count = std::min(count, all.size());
-  const auto middle = all.begin() + static_cast<std::ptrdiff_t>(count);
-  std::partial_sort(all.begin(), middle, all.end(), likelier);
-  all.resize(count);
+  if (count < all.size()) {
+    std::ranges::nth_element(all, all.begin() + static_cast<std::ptrdiff_t>(count), likelier);
+    all.resize(count);
+  }
+  std::ranges::sort(all, likelier);
   return all;
-}
-
-TokenId argmax(std::span<const float> logits) {
-  return static_cast<TokenId>(std::ranges::max_element(logits) - logits.begin());
 }
 
 // Word by word: in most states of a grammar most words are all ones or all zeros.
@@ -118,7 +169,7 @@ TokenId Sampler::draw_uncut(std::span<const float> logits, double largest, std::
 
 // Candidates in descending order, cut by top_k, then top_p, then min_p; one always remains.
 TokenId Sampler::draw(std::span<const float> logits, std::uint64_t step) const {
-  const double largest = *std::ranges::max_element(logits);
+  const double largest = largest_of(logits);
   LILY_CHECK(std::isfinite(largest), "no token can be sampled: all {} logits are masked", logits.size());
   const bool cut_k = params_.top_k > 0 && params_.top_k < static_cast<std::int64_t>(logits.size());
   if (!cut_k && params_.top_p >= 1.0F && params_.min_p <= 0.0F) return draw_uncut(logits, largest, step);

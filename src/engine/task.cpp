@@ -5,6 +5,16 @@
 #include <utility>
 
 namespace lily {
+namespace {
+
+// All of them are looked at: without a way out the compiler compares many at once.
+bool holds_nan(std::span<const float> logits) {
+  int nan = 0;
+  for (const float l : logits) nan |= static_cast<int>(l != l);
+  return nan != 0;
+}
+
+}  // namespace
 
 Task::Task(GenerateRequest request, const LoadedModel& model, const std::shared_ptr<Generation>& generation)
     : request_(std::move(request)),
@@ -64,7 +74,7 @@ bool Task::advance(const Segment& segment, TokenId best) {
 bool Task::advance(const Segment& segment, std::span<float> logits) {
   passed(segment);
   if (logits.empty()) return false;
-  if (std::ranges::any_of(logits, [](float l) { return std::isnan(l); })) return fail_on_logits();
+  if (holds_nan(logits)) return fail_on_logits();
   std::span<const std::uint64_t> allowed;
   if (request_.guide != nullptr) allowed = request_.guide->allowed();
   return accept(sampler_.sample(logits, request_.prompt, generated_, request_.logprobs, request_.top_logprobs,

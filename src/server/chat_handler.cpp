@@ -50,6 +50,7 @@ std::variant<ChatHandler::Accepted, ApiError> ChatHandler::submit(const ChatRequ
   auto generation = engine_.submit({.prompt = accepted.prompt,
                                     .sampling = request.sampling,
                                     .max_tokens = request.max_tokens,
+                                    .ignore_eos = request.ignore_eos,
                                     .logprobs = request.logprobs,
                                     .top_logprobs = request.top_logprobs,
                                     .guide = std::get<std::shared_ptr<TokenGuide>>(std::move(guide)),

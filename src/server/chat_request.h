@@ -50,6 +50,7 @@ struct ChatRequest {
   SamplingParams sampling = {};
   std::vector<std::string> stop = {};
   std::int64_t max_tokens = 0;  ///< 0: none given
+  bool ignore_eos = false;      ///< go on past the model's stop ids (benchmarks)
   bool logprobs = false;
   int top_logprobs = 0;
   bool stream = false;

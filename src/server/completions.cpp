@@ -93,6 +93,7 @@ std::variant<Completion, ApiError> parse_completion_request(std::string_view bod
     chat.logprobs = true;
     chat.top_logprobs = static_cast<int>(top);
   }
+  fields.boolean("ignore_eos", chat.ignore_eos);
   fields.boolean("stream", chat.stream);
   if (const Json* options = fields.find("stream_options")) {
     FieldReader(*options, "stream_options", error).boolean("include_usage", request.include_usage);

@@ -4,6 +4,8 @@ import hashlib
 import json
 import os
 import pathlib
+import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -11,6 +13,7 @@ import tempfile
 import time
 import unittest
 import urllib.request
+import xml.etree.ElementTree
 
 import lily
 
@@ -215,6 +218,7 @@ class Eval(Folder):
         whole = self.evaluate("--backend", "reference", "--against", "reference", "--context", "64")
         self.assertEqual(whole["against"]["kl_max"], 0)
         self.assertEqual(whole["against"]["top1_agreement"], 1)
+        self.assertEqual(whole["against"]["first_disagreement"], -1)
         self.assertEqual(whole["against"]["perplexity"], whole["perplexity"])
         chunked = self.evaluate("--backend", "reference", "--chunk", "16", "--context", "64")
         self.assertAlmostEqual(chunked["nll"], whole["nll"], delta=1e-5)
@@ -230,6 +234,28 @@ class Eval(Folder):
         self.assertIn("bf16 K/V", report["against"]["backend"])
         self.assertGreater(report["against"]["kl_mean"], 0)
         self.assertLess(report["against"]["kl_mean"], 0.01)
+
+    def test_prompts_are_texts_of_their_own_that_the_other_side_continues(self):
+        path = self.folder / "p.jsonl"
+        path.write_text('{"text": "Hello there"}\n\n{"text": "1 + 2 ="}\n', encoding="utf-8")
+        counts = [json.loads(self.lily("tokenize", "-p", text, "--json"))["count"] for text in ("Hello there", "1 + 2 =")]
+        flags = ("eval", "--prompts", path, "--backend", "cpu", "--json")
+        report = json.loads(self.lily(*flags, "--against", "reference", "--continue", "5"))
+        self.assertEqual((report["tokens"], report["windows"], report["scored"]), (sum(counts), 2, sum(counts) - 2))
+        continued = report["against"]["continuation"]
+        self.assertEqual((continued["prompts"], continued["tokens"]), (2, 10))
+        self.assertGreater(continued["kl_mean"], 0)
+        self.assertLess(continued["kl_mean"], 0.05)
+        self.assertNotIn("continuation", json.loads(self.lily(*flags, "--against", "reference", "--continue", "0"))["against"])
+        path.write_text('{"text": "Hello"}\n{"prompt": "x"}\n')
+        self.fails(*flags, code=2, says=["p.jsonl: line 2", '{"text": "..."}'])
+        path.write_text("\n")
+        self.fails(*flags, code=2, says="at least one prompt")
+        self.fails("eval", "--text", path, "--against", "http://127.0.0.1:9", code=2, says="at least 2 tokens, found 1")
+
+    def test_the_shipped_prompts_are_read(self):
+        report = json.loads(self.lily("eval", "--prompts", lily.SOURCE / "bench" / "prompts.jsonl", "--json"))
+        self.assertGreaterEqual(report["windows"], 16)
 
     def test_the_text_report_has_the_same_numbers(self):
         report = self.evaluate("--backend", "reference")
@@ -251,21 +277,44 @@ class Bench(Folder):
         report = json.loads((self.folder / "b.json").read_text())
         lines = (self.folder / "b.csv").read_text().splitlines()
         self.assertEqual(len(lines), 3)
-        self.assertEqual([c["context"] for c in report["contexts"]], [33, 8])
-        for row in report["contexts"]:
+        self.assertEqual([(row["cached"], row["prompt"], row["streams"]) for row in report["rows"]], [(0, 33, 1), (0, 8, 1)])
+        for row in report["rows"]:
             self.assertEqual(len(row["runs"]), 2)
             self.assertEqual(len(row["tokens"]), 4)
             for run in row["runs"]:
                 self.assertEqual(len(run["step_seconds"]), 3)
             self.assertIn(f"{row['decode_tokens_per_second']:.2f}", table)
-            self.assertIn(f"{row['context']},{row['prefill_tokens_per_second']}"[:10], "\n".join(lines))
+            self.assertIn(f"0,{row['prompt']},1,{row['prefill_tokens_per_second']}"[:14], "\n".join(lines))
         self.assertGreater(report["bandwidth_bytes_per_second"], 0)
         self.assertGreater(report["planned_bytes"], 0)
         self.assertGreaterEqual(report["resident_bytes"], report["mapped_file_bytes"])
+        self.assertGreaterEqual(report["peak_bytes"], report["resident_bytes"])
+        self.assertGreater(report["load_seconds"], 0)
+        for row in report["rows"]:
+            self.assertEqual(f"refused: {row['refused']}" in table, row["refused"] != "")
+
+    def test_warm_turns_and_streams_are_rows_too(self):
+        self.lily("bench", "--contexts", "40", "--warm", "8,16", "--warm-context", "32", "--streams", "1,3",
+                  "--stream-context", "12", "--decode", "3", "--rounds", "1", "--json", self.folder / "b.json",
+                  "--markdown", self.folder / "b.md", "--svg", self.folder / "b.svg")
+        rows = json.loads((self.folder / "b.json").read_text())["rows"]
+        self.assertEqual([(row["cached"], row["prompt"], row["streams"]) for row in rows],
+                         [(0, 40, 1), (32, 8, 1), (32, 16, 1), (0, 12, 1), (0, 12, 3)])
+        self.assertEqual(rows[1]["tokens"][0], json.loads(self.first_token_of(40))[0])
+        self.assertEqual([len(row["tokens"]) for row in rows], [4, 4, 4, 4, 12])
+        table = (self.folder / "b.md").read_text().splitlines()
+        self.assertEqual(sum(line.startswith("| ") and line[2].isdigit() for line in table), 5)
+        plot = xml.etree.ElementTree.parse(self.folder / "b.svg").getroot()
+        self.assertEqual(len(plot.findall("{http://www.w3.org/2000/svg}circle")), 4)
+
+    def first_token_of(self, length):
+        """As JSON, what greedy decoding gives first behind the synthetic prompt."""
+        prompt = ",".join(str((i * 2654435761) % 2**32 % 2048) for i in range(length))
+        return "[" + self.lily("run", "--ids", prompt, "-n", "1", "--temperature", "0", "--ignore-eos", "--print-ids") + "]"
 
     def test_the_tokens_are_those_of_run(self):
         self.lily("bench", "--contexts", "16", "--decode", "4", "--rounds", "1", "--json", self.folder / "b.json")
-        row = json.loads((self.folder / "b.json").read_text())["contexts"][0]
+        row = json.loads((self.folder / "b.json").read_text())["rows"][0]
         prompt = ",".join(str((i * 2654435761) % 2**32 % 2048) for i in range(16))
         ids = self.lily("run", "--ids", prompt, "-n", "5", "--temperature", "0", "--ignore-eos", "--print-ids")
         self.assertEqual(row["tokens"], [int(i) for i in ids.split(",")])
@@ -273,6 +322,102 @@ class Bench(Folder):
     def test_errors(self):
         self.fails("bench", "--contexts", "0", code=2, says="--contexts")
         self.fails("bench", "--contexts", "9999999", code=2, says="9999999")
+
+
+class Completion(Folder):
+    def setUp(self):
+        super().setUp()
+        self.commands = [line.split()[0] for line in self.lily("--help").splitlines() if line.startswith("  ")]
+
+    def test_every_command_and_flag_is_in_all_of_them(self):
+        texts = {kind: self.lily("completion", kind) for kind in ("bash", "zsh", "fish", "man")}
+        self.assertGreater(len(self.commands), 12)
+        for command in self.commands:
+            for kind, text in texts.items():
+                self.assertIn(command, text, kind)
+            for name in re.findall(r"(?m)^  (?:-.,|   ) --([a-z-]+)", self.lily(command, "--help")):
+                self.assertIn("--" + name, texts["bash"])
+                self.assertIn("--" + name, texts["zsh"])
+                self.assertIn(f"-l {name} ", texts["fish"])
+                self.assertIn("\\-\\-" + name.replace("-", "\\-"), texts["man"])
+
+    def complete(self, *words):
+        (self.folder / "lily.bash").write_text(self.lily("completion", "bash"))
+        script = 'source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _lily; echo "${COMPREPLY[@]}"'
+        done = subprocess.run(["bash", "-c", script, self.folder / "lily.bash", *words], capture_output=True, text=True, check=True)
+        self.assertEqual(done.stderr, "")
+        return done.stdout.split()
+
+    def test_bash_completes_commands_flags_and_choices(self):
+        self.assertEqual(self.complete("lily", "ev"), ["eval"])
+        self.assertEqual(sorted(self.complete("lily", "")), sorted([*self.commands, "--help", "--version"]))
+        self.assertEqual(self.complete("lily", "run", "--top-"), ["--top-p", "--top-k"])
+        self.assertIn("metal-emulated", self.complete("lily", "run", "--backend", ""))
+        self.assertEqual(self.complete("lily", "bench", "--json", str(self.folder / "lily.b")), [str(self.folder / "lily.bash")])
+        self.assertEqual(self.complete("lily", "run", "--json", "--see"), ["--seed"])
+
+    def test_what_else_there_is_to_say(self):
+        self.fails("completion", code=2, says="bash|zsh|fish|man")
+        self.fails("completion", "tcsh", code=2, says="tcsh")
+        if shutil.which("man"):
+            (self.folder / "lily.1").write_text(self.lily("completion", "man"))
+            done = subprocess.run(["man", "--warnings", "-l", self.folder / "lily.1"], capture_output=True, text=True, check=True,
+                                  env={**os.environ, "LC_ALL": "C.UTF-8", "MANPAGER": "cat"})
+            self.assertEqual(done.stderr, "")
+
+
+class Config(Folder):
+    def config(self, text, *flags):
+        path = self.folder / "lily.conf"
+        path.write_text(text)
+        lines = self.lily("serve", "--config", path, *flags, "--print-config").splitlines()
+        return dict(line.split(" = ") for line in lines if line and not line.startswith("#"))
+
+    def test_the_command_line_counts_more(self):
+        text = "# a server\n\nport = 77\n  exact=true \nalias = a,b\nmodel = /m\n"
+        found = self.config(text, "--port", "78")
+        self.assertEqual((found["port"], found["exact"], found["alias"], found["model"]), ("78", "true", "a,b", "/m"))
+        self.assertEqual(self.config("exact = false")["exact"], "false")
+        self.assertEqual(self.config(text, "tiny")["model"], "tiny")
+
+    def test_what_is_printed_is_read_back(self):
+        printed = self.lily("serve", "--slots", "3", "--pin", "--print-config", "--alias", "x")
+        (self.folder / "again.conf").write_text(printed)
+        self.assertEqual(self.lily("serve", "--config", self.folder / "again.conf", "--print-config"), printed)
+
+    def test_errors_name_the_line(self):
+        path = self.folder / "bad.conf"
+        for text, says in (("\nport = x", ["line 2", "--port", "'x'"]), ("prt = 1", ["line 1", "'prt'"]), ("port", ["name = value"]),
+                           ("exact = yes", ["true or false"]), ("temperature = 1", ["a flag of 'lily serve'"])):
+            path.write_text(text)
+            self.fails("serve", "--config", path, code=2, says=[str(path), *says])
+        self.fails("serve", "--config", "/no/such.conf", code=1, says="/no/such.conf")
+
+
+class Ablate(Folder):
+    def test_every_optimisation_of_the_backend_and_of_the_engine_is_measured(self):
+        table = self.lily("ablate", "--backend", "cpu", "--contexts", "70,8", "--decode", "2", "--rounds", "1", "--threads", "2",
+                          "--json", self.folder / "a.json", "--markdown", self.folder / "a.md")
+        report = json.loads((self.folder / "a.json").read_text())
+        self.assertEqual([context["context"] for context in report["contexts"]], [70, 8])
+        for context in report["contexts"]:
+            names = [row["without"] for row in context["ablations"]]
+            for name in ("integer-activations", "threads", "bf16-kv", "prompt-rows", "prefill"):
+                self.assertIn(name, names)
+            for row in context["ablations"]:
+                self.assertIn(f"{row['prefill_factor']:.2f}x", table)
+                self.assertAlmostEqual(row["decode_factor"] * row["decode_tokens_per_second"],
+                                       context["decode_tokens_per_second"], delta=0.01 * context["decode_tokens_per_second"])
+            lines = (self.folder / "a.md").read_text().splitlines()
+            self.assertEqual(sum("| threads |" in line for line in lines), 2)
+        # A prompt read token by token reads the weights once a token.
+        slow = {row["without"]: row["prefill_factor"] for row in report["contexts"][0]["ablations"]}
+        self.assertGreater(slow["prefill"], 1)
+
+    def test_the_reference_has_the_engines_alone(self):
+        self.lily("ablate", "--backend", "reference", "--contexts", "4", "--decode", "1", "--rounds", "1", "--json", self.folder / "a.json")
+        rows = json.loads((self.folder / "a.json").read_text())["contexts"][0]["ablations"]
+        self.assertEqual([row["without"] for row in rows], ["prompt-rows", "prefill"])
 
 
 class Synth(Folder):

@@ -13,6 +13,7 @@ std::unique_ptr<LoadedModel> tiny() {
   ModelOptions options;
   options.backend.name = "reference";
   options.max_seq = 40;
+  options.slots = 3;
   auto model = LoadedModel::open(options);
   EXPECT_TRUE(model.ok()) << model.error().message;
   return model.ok() ? std::move(model).value() : nullptr;
@@ -20,7 +21,8 @@ std::unique_ptr<LoadedModel> tiny() {
 
 TEST(Benchmark, PromptIsTheContracts) {
   // 2654435761 = 0x9e3779b1; 2 * that mod 2^32 = 1013904226.
-  EXPECT_THAT(benchmark_prompt(3, 248320), ElementsAre(0, 2654435761U % 248320, 1013904226 % 248320));
+  EXPECT_THAT(benchmark_prompt(0, 3, 248320), ElementsAre(0, 2654435761U % 248320, 1013904226 % 248320));
+  EXPECT_THAT(benchmark_prompt(1, 2, 248320), ElementsAre(2654435761U % 248320, 1013904226 % 248320));
 }
 
 TEST(Benchmark, MedianOfEvenAndOddCounts) {
@@ -30,10 +32,10 @@ TEST(Benchmark, MedianOfEvenAndOddCounts) {
 }
 
 TEST(Benchmark, RowsAreMediansOverTheirRuns) {
-  BenchmarkRow row{.context = 100, .runs = {}, .bytes_per_token = 1e9};
+  BenchmarkRow row{.shape = {.prompt = 100}, .runs = {}, .bytes_per_token = 1e9};
   for (const double seconds : {1.0, 2.0, 4.0}) {
     row.runs.push_back(
-        {.prefill_seconds = seconds, .step_seconds = {seconds / 10, seconds / 10}, .tokens = {}});
+        {.read = 100, .prefill_seconds = seconds, .decode_seconds = seconds / 5, .decoded = 2});
   }
   EXPECT_DOUBLE_EQ(row.prefill_tokens_per_second(), 50);
   EXPECT_DOUBLE_EQ(row.decode_seconds(), 0.4);
@@ -42,11 +44,65 @@ TEST(Benchmark, RowsAreMediansOverTheirRuns) {
   EXPECT_DOUBLE_EQ(row.spread(), 3);
 }
 
+TEST(Benchmark, RowsWhoseRunsDifferAreRefused) {
+  const BenchmarkRun run{
+      .read = 8, .prefill_seconds = 1, .decode_seconds = 1, .decoded = 1, .tokens = {1, 2}};
+  BenchmarkRow row{.shape = {.prompt = 8}, .runs = {run, run}};
+  EXPECT_EQ(row.refused(), "");
+  row.runs[1].decode_seconds = 1.029;
+  EXPECT_EQ(row.refused(), "");
+  row.runs[1].decode_seconds = 1.04;
+  EXPECT_EQ(row.refused(), "rounds differ by 4.0 %");
+  row.runs[1].tokens = {1, 3};
+  EXPECT_THAT(row.refused(), HasSubstr("different tokens"));
+}
+
+TEST(Benchmark, AsksForRoomForEveryShape) {
+  const BenchmarkRoom room = benchmark_room(
+      {.shapes = {{.prompt = 300}, {.prompt = 50, .cached = 1000}, {.prompt = 200, .streams = 4}},
+       .decode = 60,
+       .progress = {}});
+  EXPECT_EQ(room.slots, 4);
+  EXPECT_EQ(room.max_seq, 1110);
+  EXPECT_EQ(room.kv_tokens, 1280 + 1024);  // the turn and what it goes on from
+}
+
+TEST(Benchmark, WarmTurnsGiveTheTokensOfOneLongPrompt) {
+  const auto model = tiny();
+  ASSERT_NE(model, nullptr);
+  const auto rows = run_benchmark(
+      *model,
+      {.shapes = {{.prompt = 30}, {.prompt = 10, .cached = 20}}, .decode = 4, .rounds = 2, .progress = {}});
+  ASSERT_TRUE(rows.ok()) << rows.error().message;
+  EXPECT_EQ((*rows)[0].runs[0].tokens, (*rows)[1].runs[0].tokens);
+  EXPECT_EQ((*rows)[1].runs[0].tokens, (*rows)[1].runs[1].tokens);
+  EXPECT_EQ((*rows)[1].runs[0].read, 10);
+}
+
+TEST(Benchmark, StreamsGiveTheTokensTheyGiveAlone) {
+  const auto model = tiny();
+  ASSERT_NE(model, nullptr);
+  const auto rows = run_benchmark(
+      *model,
+      {.shapes = {{.prompt = 12}, {.prompt = 12, .streams = 3}}, .decode = 4, .rounds = 1, .progress = {}});
+  ASSERT_TRUE(rows.ok()) << rows.error().message;
+  const BenchmarkRun& alone = (*rows)[0].runs[0];
+  const BenchmarkRun& together = (*rows)[1].runs[0];
+  ASSERT_EQ(together.tokens.size(), 15U);
+  EXPECT_EQ(together.decoded, 12);
+  EXPECT_EQ(together.read, 36);
+  for (std::size_t step = 0; step < alone.tokens.size(); ++step) {
+    EXPECT_EQ(together.tokens[3 * step], alone.tokens[step]) << step;
+  }
+  EXPECT_EQ((*rows)[1].bytes_per_token, 0);
+}
+
 TEST(Benchmark, RunsEveryContextEveryRound) {
   const auto model = tiny();
   ASSERT_NE(model, nullptr);
   std::vector<std::string> seen;
-  BenchmarkOptions options{.contexts = {8, 20}, .decode = 3, .rounds = 2, .chunk = 0, .progress = {}};
+  BenchmarkOptions options{
+      .shapes = {{.prompt = 8}, {.prompt = 20}}, .decode = 3, .rounds = 2, .chunk = 0, .progress = {}};
   options.progress = [&](const std::string& what) {
     if (seen.empty() || seen.back() != what) seen.push_back(what);
     return true;
@@ -79,8 +135,8 @@ TEST(Benchmark, LongerContextsMoveMoreBytes) {
 TEST(Benchmark, RefusesContextsThatDoNotFit) {
   const auto model = tiny();
   ASSERT_NE(model, nullptr);
-  const auto rows =
-      run_benchmark(*model, {.contexts = {38}, .decode = 3, .rounds = 1, .chunk = 0, .progress = {}});
+  const auto rows = run_benchmark(
+      *model, {.shapes = {{.prompt = 38}}, .decode = 3, .rounds = 1, .chunk = 0, .progress = {}});
   ASSERT_FALSE(rows.ok());
   EXPECT_THAT(rows.error().message, HasSubstr("context 38: expected 1 to 37"));
 }
@@ -89,9 +145,10 @@ TEST(Benchmark, StopsWhenAsked) {
   const auto model = tiny();
   ASSERT_NE(model, nullptr);
   const auto rows = run_benchmark(
-      *model, {.contexts = {8}, .decode = 3, .rounds = 1, .chunk = 0, .progress = [](const std::string&) {
-                 return false;
-               }});
+      *model,
+      {.shapes = {{.prompt = 8}}, .decode = 3, .rounds = 1, .chunk = 0, .progress = [](const std::string&) {
+         return false;
+       }});
   ASSERT_FALSE(rows.ok());
   EXPECT_EQ(rows.error().code, ErrorCode::kCancelled);
 }

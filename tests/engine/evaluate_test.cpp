@@ -77,7 +77,8 @@ TEST(Evaluate, ScoresEachWindowOnItsOwn) {
       nll.push_back(negative_log_likelihood(std::span(logits).subspan(i * vocab, vocab), window[i + 1]));
     }
   }
-  const auto result = evaluate(*model, nullptr, text, {.context = kContext, .chunk = 7, .progress = {}});
+  const auto result =
+      evaluate(*model, nullptr, std::array{text}, {.context = kContext, .chunk = 7, .progress = {}});
   ASSERT_TRUE(result.ok()) << result.error().message;
   EXPECT_EQ(result->windows, 3);
   EXPECT_EQ(result->scored, 47);
@@ -89,25 +90,26 @@ TEST(Evaluate, ScoresEachWindowOnItsOwn) {
 TEST(Evaluate, AWindowOfOneTokenScoresNothing) {
   const auto model = tiny();
   ASSERT_NE(model, nullptr);
-  const auto result = evaluate(*model, nullptr, tokens(21), {.context = 20, .chunk = 0, .progress = {}});
+  const auto result =
+      evaluate(*model, nullptr, std::array{tokens(21)}, {.context = 20, .chunk = 0, .progress = {}});
   ASSERT_TRUE(result.ok()) << result.error().message;
   EXPECT_EQ(result->windows, 1);
   EXPECT_EQ(result->scored, 19);
-  EXPECT_FALSE(evaluate(*model, nullptr, tokens(1), {}).ok());
+  EXPECT_FALSE(evaluate(*model, nullptr, std::array{tokens(1)}, {}).ok());
 }
 
 TEST(Evaluate, ReportsProgressAndStopsWhenAsked) {
   const auto model = tiny();
   ASSERT_NE(model, nullptr);
   std::int64_t last = 0;
-  const auto whole =
-      evaluate(*model, nullptr, tokens(40), {.context = 20, .chunk = 8, .progress = [&](std::int64_t done) {
-                                               last = done;
-                                               return true;
-                                             }});
+  const auto whole = evaluate(*model, nullptr, std::array{tokens(40)},
+                              {.context = 20, .chunk = 8, .progress = [&](std::int64_t done) {
+                                 last = done;
+                                 return true;
+                               }});
   ASSERT_TRUE(whole.ok());
   EXPECT_EQ(last, 39);
-  const auto stopped = evaluate(*model, nullptr, tokens(40),
+  const auto stopped = evaluate(*model, nullptr, std::array{tokens(40)},
                                 {.context = 20, .chunk = 8, .progress = [](std::int64_t) { return false; }});
   ASSERT_FALSE(stopped.ok());
   EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <set>
@@ -169,6 +171,30 @@ TEST(Sampler, LogprobsAreTheLogSoftmaxOfTheRawLogits) {
     mass += std::exp(s.top[i].logprob);
   }
   EXPECT_LE(mass, 1 + 1e-4);
+}
+
+// The best of a vocabulary are found block by block; here against sorting all of it, with many equal logits.
+TEST(Sampler, TopLogprobsAreThoseOfAFullSort) {
+  for (const std::size_t vocab : {1, 63, 64, 65, 1000, 5000}) {
+    std::vector<float> logits(vocab);
+    std::uint32_t state = 7;
+    for (float& l : logits) {
+      state = state * 1664525U + 1013904223U;
+      l = static_cast<float>(state >> 24) * 0.05F;
+    }
+    std::vector<TokenId> ids(vocab);
+    std::iota(ids.begin(), ids.end(), 0);
+    const auto logit = [&](TokenId id) { return logits[static_cast<std::size_t>(id)]; };
+    std::ranges::stable_sort(ids, std::greater{}, logit);
+    const int count = static_cast<int>(std::min<std::size_t>(vocab, 20));
+    const Sampled sampled = sample({.temperature = 0}, logits, {}, {}, count);
+    EXPECT_EQ(sampled.id, ids.front());
+    ASSERT_EQ(std::ssize(sampled.top), count);
+    for (int i = 0; i < count; ++i) {
+      EXPECT_EQ(sampled.top[static_cast<std::size_t>(i)].id, ids[static_cast<std::size_t>(i)])
+          << vocab << " " << i;
+    }
+  }
 }
 
 TEST(Sampler, CertainTokenHasLogprobZeroAndNotAbove) {

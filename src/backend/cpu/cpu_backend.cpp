@@ -6,11 +6,19 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <string_view>
+#include <utility>
 
 #include "backend/cpu/isa.h"
 
 namespace lily::cpu {
 namespace {
+
+// Names of ablations; kAbove is followed by the kernels that are used in place of better ones.
+constexpr std::string_view kAbove = "above-";
+constexpr const char* kIntegerActivations = "integer-activations";
+constexpr const char* kThreads = "threads";
+constexpr const char* kBf16Kv = "bf16-kv";
 
 std::int64_t widest_input(const Shapes& s) {
   return std::max(
@@ -83,6 +91,39 @@ std::string CpuBackend::description() const {
   return fmt::format("cpu ({}, {} thread{}, {} activations, {} K/V)", kernels_.description, pool_.size(),
                      pool_.size() == 1 ? "" : "s", exact_ ? "f32" : "integer",
                      kv_type_name(memory_.kv_type()));
+}
+
+std::vector<Ablation> CpuBackend::ablations() const {
+  std::vector<Ablation> list;
+  if (!exact_) list.push_back({kIntegerActivations, "f32 activations and weights, as --exact has them"});
+  bool below = false;  // the kernels in use are behind us in the list, which is best first
+  for (const Kernels* other : usable_kernels()) {
+    if (below) {
+      list.push_back({std::string(kAbove) + other->isa,
+                      fmt::format("{} in place of {}", other->description, kernels_.description)});
+    }
+    below = below || other == &kernels_;
+  }
+  if (pool_.size() > 1) list.push_back({kThreads, fmt::format("1 thread in place of {}", pool_.size())});
+  if (memory_.kv_type() == KvType::kBf16) list.push_back({kBf16Kv, "K and V rows in f32"});
+  return list;
+}
+
+Result<BackendOptions> options_without(BackendOptions options) {
+  const std::string without = std::exchange(options.without, "");
+  if (without.starts_with(kAbove)) {
+    options.isa = without.substr(kAbove.size());
+  } else if (without == kIntegerActivations) {
+    options.exact = true;
+    if (options.kv_type == "auto") options.kv_type = "bf16";  // as it was, so that one thing changes
+  } else if (without == kThreads) {
+    options.threads = 1;
+  } else if (without == kBf16Kv) {
+    options.kv_type = "f32";
+  } else if (!without.empty()) {
+    return fail(ErrorCode::kInvalidArgument, "cpu: without '{}': expected one of its ablations", without);
+  }
+  return options;
 }
 
 void CpuBackend::begin(const Batch& batch) {
@@ -258,8 +299,9 @@ Result<void> check_supported(const ModelWeights& weights) {
 
 namespace lily {
 
-Result<std::unique_ptr<Backend>> make_cpu_backend(const BackendOptions& options, const ModelWeights& weights,
+Result<std::unique_ptr<Backend>> make_cpu_backend(const BackendOptions& given, const ModelWeights& weights,
                                                   const BackendLimits& limits) {
+  LILY_TRY(const BackendOptions options, cpu::options_without(given));
   LILY_TRY(const cpu::Kernels* kernels, cpu::select_kernels(options.isa));
   if (options.threads < 0) {
     return fail(ErrorCode::kInvalidArgument, "threads: {}, expected 0 (all cores) or more", options.threads);

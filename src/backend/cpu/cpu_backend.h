@@ -32,6 +32,7 @@ class CpuBackend final : public Backend {
              StateMemory memory);
 
   [[nodiscard]] std::string description() const override;
+  [[nodiscard]] std::vector<Ablation> ablations() const override;
   [[nodiscard]] std::int64_t max_rows() const override { return limits_.max_rows; }
   void begin(const Batch& batch) override;
   void embed(const EmbedBlock& block) override;
@@ -157,5 +158,8 @@ class CpuBackend final : public Backend {
   std::vector<AttentionTask> attention_tasks_;
   Buffer<float> partials_;  ///< [slot][KV head] AttentionState
 };
+
+/// `options` with the one named in `without` put in place: each is a setting that there is anyway.
+Result<BackendOptions> options_without(BackendOptions options);
 
 }  // namespace lily::cpu

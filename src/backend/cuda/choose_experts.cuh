@@ -20,50 +20,36 @@ struct Chosen {
   int expert = 0;
   float weight = 0;
 };
-/// The largest of a lane's keys, the first among equals. By halves: what one round costs is its latency.
-template <int kPerLane>
 struct LaneBest {
   std::uint32_t key;
   int at;
-  __device__ explicit LaneBest(const std::uint32_t (&keys)[kPerLane]) {
-    std::uint32_t best[kPerLane];
-    int index[kPerLane];
-#pragma unroll
-    for (int i = 0; i < kPerLane; ++i) {
-      best[i] = keys[i];
-      index[i] = i;
-    }
-#pragma unroll
-    for (int half = kPerLane / 2; half > 0; half /= 2) {
-#pragma unroll
-      for (int i = 0; i < half; ++i) {
-        // Neighbours, so that the earlier of equal keys is on the left.
-        const int left = i * (kPerLane / half);
-        const int right = left + kPerLane / half / 2;
-        const bool other = best[right] > best[left];
-        best[left] = other ? best[right] : best[left];
-        index[left] = other ? index[right] : index[left];
-      }
-    }
-    key = best[0];
-    at = index[0];
-  }
 };
+/// The largest of kCount keys, the first among equals. By halves: what a round costs is its latency.
+template <int kFrom, int kCount, int kKeys>
+__device__ __forceinline__ LaneBest best_of(const std::uint32_t (&keys)[kKeys]) {
+  if constexpr (kCount == 1) {
+    return {keys[kFrom], kFrom};
+  } else {
+    const LaneBest left = best_of<kFrom, kCount / 2>(keys);
+    const LaneBest right = best_of<kFrom + kCount / 2, kCount / 2>(keys);
+    return right.key > left.key ? right : left;
+  }
+}
 
-/// By a whole warp; lane n < k gets the n-th choice. kPerLane: logits a lane holds.
-template <int kPerLane>
-__device__ Chosen choose_experts(const float* logits, int experts, int k) {
+/// By a whole warp; lane n < k gets the n-th choice. kPerLane: logits, logit(expert), that a lane holds.
+template <int kPerLane, class Logit>
+__device__ Chosen choose_experts(Logit&& logit, int experts, int k) {
   const int lane = static_cast<int>(threadIdx.x & 31);
   std::uint32_t keys[kPerLane];
 #pragma unroll
   for (int i = 0; i < kPerLane; ++i) {
     const int expert = i * 32 + lane;
-    keys[i] = expert < experts ? sort_key(__ldcg(logits + expert)) : 0;
+    keys[i] = expert < experts ? sort_key(logit(expert)) : 0;
   }
   std::uint32_t mine = 0;
   unsigned expert = 0;
   for (int n = 0; n < k; ++n) {
-    const LaneBest<kPerLane> best(keys);
+    const LaneBest best = best_of<0, kPerLane>(keys);
     const auto index = static_cast<unsigned>(best.at * 32 + lane);
     const std::uint32_t top = __reduce_max_sync(0xffffffffU, best.key);
     const unsigned winner = __reduce_min_sync(0xffffffffU, best.key == top ? index : kMaxExperts);
@@ -81,9 +67,10 @@ __device__ Chosen choose_experts(const float* logits, int experts, int k) {
   // Logits that are not numbers have large keys; where none is left, any expert will do.
   return {static_cast<int>(expert) < experts ? static_cast<int>(expert) : 0, weight / warp_sum(weight)};
 }
-__device__ __forceinline__ Chosen choose_experts(const float* logits, int experts, int k) {
+template <class Logit>
+__device__ __forceinline__ Chosen choose_experts(Logit&& logit, int experts, int k) {
   static_assert(kMaxExperts == 512);
-  return experts <= 256 ? choose_experts<8>(logits, experts, k) : choose_experts<16>(logits, experts, k);
+  return experts <= 256 ? choose_experts<8>(logit, experts, k) : choose_experts<16>(logit, experts, k);
 }
 
 }  // namespace lily::cuda

@@ -16,10 +16,11 @@ struct Choice {
   float weight[kMaxExpertsPerToken];  // softmax over the chosen
 };
 
-/// By one warp.
-__device__ void choose(const float* logits, int experts, int k, Choice& choice) {
+/// By one warp, from logit(expert).
+template <class Logit>
+__device__ void choose(Logit&& logit, int experts, int k, Choice& choice) {
   const int lane = static_cast<int>(threadIdx.x & 31);
-  const Chosen chosen = choose_experts(logits, experts, k);
+  const Chosen chosen = choose_experts(logit, experts, k);
   if (lane < k) {
     choice.expert[lane] = chosen.expert;
     choice.weight[lane] = chosen.weight;
@@ -42,8 +43,10 @@ __global__ void __launch_bounds__(kGemvThreads, kTokens > 4 ? 1 : 2)
   Shared shared(a.shared_in, 0, block - router_blocks, static_cast<int>(gridDim.x) - router_blocks);
   if (routes) {
     router.prefetch();
+    router.prefetch_more();
   } else {
     shared.prefetch();
+    shared.prefetch_more();
   }
   const int hidden = a.router.inputs();
   const EarlyGain gain(a.gain, hidden);
@@ -86,9 +89,10 @@ __global__ void __launch_bounds__(kGemvThreads, 2) expand_experts(MoeDecodeArgs 
   normed_digits<1>(digits, rows, a.gain, EarlyGain(a.gain, hidden), hidden, a.eps, inverse_rms);
   wait_for_previous();
   let_next_start();
-  if (threadIdx.x < 32)
-    choose(a.logits + static_cast<std::int64_t>(row) * a.logits_stride, a.experts, a.experts_per_token,
-           choice);
+  if (threadIdx.x < 32) {
+    const float* logits = a.logits + static_cast<std::int64_t>(row) * a.logits_stride;
+    choose([&](int expert) { return __ldcg(logits + expert); }, a.experts, a.experts_per_token, choice);
+  }
   __syncthreads();
 
   Experts experts(a.experts_in, choice.expert[slot], static_cast<int>(blockIdx.x),
@@ -108,14 +112,6 @@ struct Item {
   int group;
 };
 
-/// Groups of inputs, and steps, of the chosen and the shared expert's second matrices.
-__host__ __device__ int contracted_groups(const MoeDecodeArgs& a) {
-  return a.experts_per_token * a.experts_out.groups + a.shared_out.groups;
-}
-__host__ __device__ int contracted_items(const MoeDecodeArgs& a) {
-  return a.experts_per_token * a.experts_out.steps() + a.shared_out.steps();
-}
-
 __device__ Item item_at(const MoeDecodeArgs& a, const Choice& choice, int unit, int index) {
   const int steps = a.experts_out.steps();
   const int slot = index / steps;
@@ -129,54 +125,75 @@ __device__ Item item_at(const MoeDecodeArgs& a, const Choice& choice, int unit, 
           first + (step < groups ? step : step - groups)};
 }
 
-// The second matrices' inputs with their weights: the chosen experts', then the shared one's.
-__device__ void weighted_digits(const MoeDecodeArgs& a, const Digits& digits, const Choice& choice,
-                                float share, int row) {
-  const int routed_groups = a.experts_per_token * a.experts_out.groups;
-  const int quads = (routed_groups + a.shared_out.groups) * 16;
-  const float* expanded =
-      a.expanded + static_cast<std::int64_t>(row) * a.experts_per_token * a.experts_out.inputs();
-  const float* shared = a.shared + static_cast<std::int64_t>(row) * a.shared_out.inputs();
-  // 1,152 quads in the 35B: three a thread.
-  put_all_digits<1, 3>(
-      digits, quads, 0,
-      [&](int quad, bool valid) {
-        if (!valid) return make_float4(0, 0, 0, 0);
-        return quad < routed_groups * 16 ? load_quad(expanded, quad)
-                                         : load_quad(shared, quad - routed_groups * 16);
-      },
-      [&](int quad, float4 x) -> Weighted {
-        const int slot = (quad >> 4) / a.experts_out.groups;
-        return {x, slot < a.experts_per_token ? choice.weight[slot] : share};
-      });
+/// What contract_experts keeps in dynamic shared memory. The chosen experts' inputs and the shared one's lie
+/// side by side.
+struct Contraction {
+  int groups;  ///< of 64 inputs
+  int count;   ///< items
+  float* inputs;
+  float* logits;
+  Digits digits;
+  Item* items;
+  float* weight;  ///< of a group: its expert's
+
+  LILY_HD static int groups_of(const MoeDecodeArgs& a) {
+    return a.experts_per_token * a.experts_out.groups + a.shared_out.groups;
+  }
+  LILY_HD static int items_of(const MoeDecodeArgs& a) {
+    return a.experts_per_token * a.experts_out.steps() + a.shared_out.steps();
+  }
+  LILY_HD static int bytes(const MoeDecodeArgs& a) {
+    return groups_of(a) * (kGroup * 4 + 4) + a.logits_stride * 4 +
+           static_cast<int>(digits_bytes(groups_of(a), 1)) + items_of(a) * static_cast<int>(sizeof(Item));
+  }
+  __device__ Contraction(const MoeDecodeArgs& a, std::uint8_t* memory)
+      : groups(groups_of(a)), count(items_of(a)) {
+    inputs = reinterpret_cast<float*>(memory);
+    logits = inputs + groups * kGroup;
+    auto* rest = reinterpret_cast<std::uint8_t*>(logits + a.logits_stride);
+    digits = digits_at<1>(rest, groups);
+    items = reinterpret_cast<Item*>(rest + digits_bytes(groups, 1));
+    weight = reinterpret_cast<float*>(items + count);
+  }
+};
+
+// From the logits: the items of unit `unit`, and every group's weight. Ends with a barrier.
+__device__ void list_items(const MoeDecodeArgs& a, const Contraction& c, int unit) {
+  __shared__ Choice choice;
+  if (threadIdx.x < 32)
+    choose([&](int expert) { return c.logits[expert]; }, a.experts, a.experts_per_token, choice);
+  __syncthreads();
+  for (int i = static_cast<int>(threadIdx.x); i < c.count; i += kGemvThreads)
+    c.items[i] = item_at(a, choice, unit, i);
+  for (int i = static_cast<int>(threadIdx.x); i < c.groups; i += kGemvThreads) {
+    const int slot = i / a.experts_out.groups;
+    c.weight[i] = slot < a.experts_per_token ? choice.weight[slot] : sigmoid(c.logits[a.shared_gate]);
+  }
+  __syncthreads();
 }
 
 // grid (H / 16, T): a block owns a unit of the output.
 __global__ void __launch_bounds__(kGemvThreads, 2) contract_experts(MoeDecodeArgs a) {
   LILY_DYNAMIC_SHARED(memory);
   __shared__ float partial[kGemvWarps * kUnitRows];
-  __shared__ Choice choice;
-  __shared__ float share;
+  __shared__ std::uint64_t barrier;
   const int unit = static_cast<int>(blockIdx.x);
   const int row = static_cast<int>(blockIdx.y);
   const int warp = static_cast<int>(threadIdx.x >> 5);
   const int lane = static_cast<int>(threadIdx.x & 31);
-  const int groups = contracted_groups(a);
-  const Digits digits = digits_at<1>(memory, groups);
-  auto* items = reinterpret_cast<Item*>(memory + digits_bytes(groups, 1));
+  const Contraction c(a, memory);
+  BlockCopy rows(&barrier);
+  rows.init();
+  rows.expect(a.logits_stride * 4);
+  rows.copy(c.logits, a.logits + static_cast<std::int64_t>(row) * a.logits_stride, a.logits_stride * 4);
+  __syncthreads();
+  rows.wait();
+  list_items(a, c, unit);
 
-  const float* logits = a.logits + static_cast<std::int64_t>(row) * a.logits_stride;
-  if (warp == 0) choose(logits, a.experts, a.experts_per_token, choice);
-  if (threadIdx.x == 32) share = sigmoid(__ldcg(logits + a.shared_gate));
-  __syncthreads();
-  const int count = contracted_items(a);
-  for (int i = static_cast<int>(threadIdx.x); i < count; i += kGemvThreads)
-    items[i] = item_at(a, choice, unit, i);
-  __syncthreads();
   constexpr int kLoads = 5;  // of the 35B's 72 items all that a warp takes
   UnitLoads<kLoads> loads;
   const auto load = [&](int slot, int index) {
-    if (index < count) loads.load(slot, UnitPointers(items[index].block, unit, 0), 0);
+    if (index < c.count) loads.load(slot, UnitPointers(c.items[index].block, unit, 0), 0);
   };
 #pragma unroll
   for (int slot = 0; slot < kLoads; ++slot) load(slot, warp + slot * kGemvWarps);
@@ -184,17 +201,31 @@ __global__ void __launch_bounds__(kGemvThreads, 2) contract_experts(MoeDecodeArg
              unit_channel(unit, static_cast<int>(threadIdx.x));
   wait_for_previous();
   let_next_start();
+  const int routed = a.experts_per_token * a.experts_out.inputs();
+  const int shared = a.shared_out.inputs();
+  rows.expect((routed + shared) * 4);
+  rows.copy(c.inputs, a.expanded + static_cast<std::int64_t>(row) * routed, routed * 4);
+  rows.copy(c.inputs + routed, a.shared + static_cast<std::int64_t>(row) * shared, shared * 4);
   const float before = threadIdx.x < kUnitRows ? __ldcg(x) : 0.0F;
-  weighted_digits(a, digits, choice, share, row);
+  rows.wait();
+  // 1,152 quads in the 35B: three a thread.
+  put_all_digits<1, 3>(
+      c.digits, c.groups * 16, 0,
+      [&](int quad, bool valid) { return valid ? quad_of(c.inputs, quad) : make_float4(0, 0, 0, 0); },
+      [&](int quad, float4 value) -> Weighted {
+        return {value, quad < c.groups * 16 ? c.weight[quad >> 4] : 0.0F};
+      });
   __syncthreads();
 
   UnitSums<1> sums;
-  for (int index = warp; index < count; index += kLoads * kGemvWarps) {
+  for (int index = warp; index < c.count; index += kLoads * kGemvWarps) {
 #pragma unroll
     for (int slot = 0; slot < kLoads; ++slot) {
       const int here = index + slot * kGemvWarps;
-      if (here < count)
-        add_step<1>(sums, loads.codes[slot], loads.affine[slot], LaneDigits<1>(digits, items[here].group), 0);
+      if (here < c.count) {
+        add_step<1>(sums, loads.codes[slot], loads.affine[slot], LaneDigits<1>(c.digits, c.items[here].group),
+                    0);
+      }
       load(slot, here + kLoads * kGemvWarps);
     }
   }
@@ -234,10 +265,8 @@ void moe_decode(const Launch& where, const MoeDecodeArgs& a) {
   launch<expand_experts>(where, true,
                          dim3(static_cast<unsigned>((a.experts_in.pairs() + 1) / 2), experts, rows),
                          kGemvThreads, digits_bytes(a.experts_in.groups, 1), a);
-  const std::size_t shared =
-      digits_bytes(contracted_groups(a), 1) + static_cast<std::size_t>(contracted_items(a)) * sizeof(Item);
   launch<contract_experts>(where, true, dim3(static_cast<unsigned>(a.experts_out.pairs() * 2), rows),
-                           kGemvThreads, shared, a);
+                           kGemvThreads, static_cast<std::size_t>(Contraction::bytes(a)), a);
 }
 
 }  // namespace lily::cuda

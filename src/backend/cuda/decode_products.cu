@@ -15,6 +15,7 @@ __global__ void __launch_bounds__(kGemvThreads, kTokens > 4 ? 1 : 2) normed_prod
   Products<kTokens, kSplits, false> products(a.matrix, 0, static_cast<int>(blockIdx.x),
                                              static_cast<int>(gridDim.x));
   products.prefetch();
+  products.prefetch_more();
   const int hidden = a.matrix.inputs();
   const EarlyGain gain(a.gain, hidden);
   wait_for_previous();

@@ -41,6 +41,13 @@ __device__ __forceinline__ float4 load_quad(const float* x, int quad) {
   return make_float4(p.x, p.y, q.x, q.y);
 }
 
+/// The same from shared memory.
+__device__ __forceinline__ float4 quad_of(const float* x, int quad) {
+  const float2 p = *reinterpret_cast<const float2*>(x + quad_input(quad));
+  const float2 q = *reinterpret_cast<const float2*>(x + quad_input(quad) + 8);
+  return make_float4(p.x, p.y, q.x, q.y);
+}
+
 /// The fused operations are spelled out wherever the compiler could choose: two kernels must not round
 /// differently.
 __device__ __forceinline__ float add_squares(float sum, float4 x) {
@@ -241,6 +248,13 @@ struct UnitPointers {
   }
 };
 
+inline constexpr int kUnitLines =
+    5;  ///< of 128 bytes that a unit's step touches: four of codes, one of affine
+__device__ __forceinline__ void prefetch_unit_line(const std::uint8_t* block, int unit, int line) {
+  prefetch_l2(line < 4 ? block + unit_offset(unit) + line * 128
+                       : block + kBlockCodes + unit_offset(unit) / 8);
+}
+
 /// Steps that a lane has under way: six registers each.
 template <int kLoads>
 struct UnitLoads {
@@ -288,6 +302,14 @@ class Products {
   }
 
   __device__ __forceinline__ void prefetch() { load_batch(base_ + in_block_, begin_); }
+  /// And the steps after those as far as the L2, five lines each: where there is time until the inputs come.
+  __device__ __forceinline__ void prefetch_more() {
+    const int unit = base_ + in_block_;
+    const int lane = static_cast<int>(threadIdx.x & 31);
+    const int step = begin_ + kLoads + lane / kUnitLines;
+    if (unit < units_ && step < end_ && lane < 32 / kUnitLines * kUnitLines)
+      prefetch_unit_line(first_ + (unit >> 4) * tile_bytes_ + step * kBlockBytes, unit, lane % kUnitLines);
+  }
 
   template <class Put>
   __device__ __forceinline__ void run(const Digits& digits, float* partial, Put&& put) {

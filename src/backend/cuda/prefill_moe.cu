@@ -15,8 +15,9 @@ __global__ void __launch_bounds__(kRouteWarps * 32) choose_kernel(RouteArgs a) {
   const int row = static_cast<int>(blockIdx.x) * kRouteWarps + static_cast<int>(threadIdx.x >> 5);
   const int lane = static_cast<int>(threadIdx.x & 31);
   if (row >= a.rows) return;
-  const Chosen chosen =
-      choose_experts(a.logits + static_cast<std::int64_t>(row) * a.stride, a.experts, a.experts_per_token);
+  const Chosen chosen = choose_experts(
+      [&](int expert) { return __ldcg(a.logits + static_cast<std::int64_t>(row) * a.stride + expert); },
+      a.experts, a.experts_per_token);
   if (lane < a.experts_per_token) {
     const int at = row * a.experts_per_token + lane;
     a.chosen[at] = chosen.expert;

@@ -100,6 +100,64 @@ __device__ __forceinline__ void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
+// Rows of activations on their way to a block's shared memory. On Hopper the copy engine brings them: what
+// threads load returns in the order in which it was asked for, so that a load from the L2 would wait behind
+// weights that come from DRAM. All threads call these; after init(), __syncthreads() before the first wait().
+class BlockCopy {
+ public:
+  __device__ explicit BlockCopy(std::uint64_t* barrier) : barrier_(barrier) {}
+#if __CUDA_ARCH__ >= 900
+  __device__ __forceinline__ void init() {
+    if (threadIdx.x != 0) return;
+    asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(shared_address(barrier_)) : "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  }
+  /// `bytes`, a multiple of 16, of all the pieces that wait() is to wait for; then the pieces.
+  __device__ __forceinline__ void expect(int bytes) {
+    if (threadIdx.x != 0) return;
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(barrier_)),
+                 "r"(bytes)
+                 : "memory");
+  }
+  __device__ __forceinline__ void copy(void* shared, const void* global, int bytes) {
+    if (threadIdx.x != 0) return;
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+            shared_address(shared)),
+        "l"(global), "r"(bytes), "r"(shared_address(barrier_))
+        : "memory");
+  }
+  __device__ __forceinline__ void wait() {
+    asm volatile(
+        "{\n.reg .pred p;\nAGAIN:\nmbarrier.try_wait.parity.shared.b64 p, [%0], %1;\n@p bra DONE;\nbra "
+        "AGAIN;\nDONE:\n}" ::"r"(shared_address(barrier_)),
+        "r"(parity_)
+        : "memory");
+    parity_ ^= 1;
+  }
+
+ private:
+  std::uint64_t* barrier_;
+  int parity_ = 0;
+#else
+  __device__ __forceinline__ void init() {}
+  __device__ __forceinline__ void expect(int) {}
+  __device__ __forceinline__ void copy(void* shared, const void* global, int bytes) {
+    for (int at = static_cast<int>(threadIdx.x) * 16; at < bytes; at += static_cast<int>(blockDim.x) * 16)
+      copy_async16(static_cast<std::uint8_t*>(shared) + at, static_cast<const std::uint8_t*>(global) + at,
+                   true);
+    commit_copies();
+  }
+  __device__ __forceinline__ void wait() {
+    wait_for_copies<0>();
+    __syncthreads();
+  }
+
+ private:
+  std::uint64_t* barrier_;
+#endif
+};
+
 }  // namespace lily::cuda
 
 #endif

@@ -194,6 +194,40 @@ TEST(CpuBackend, PagesAreAsLargeAsTheirType) {
   }
 }
 
+TEST(CpuBackend, DoesWithoutEachOfItsOptimisations) {
+  const RandomModel model(odd_sizes().front());
+  const auto reference = make(model, {.name = "reference"});
+  const Runs expected = run_conversation(*reference, model, {});
+  const auto whole = make(model, cpu(false));
+  std::vector<std::string> names;
+  for (const Ablation& ablation : whole->ablations()) {
+    names.push_back(ablation.name);
+    BackendOptions options = cpu(false);
+    options.without = ablation.name;
+    const auto backend = make(model, options);
+    EXPECT_NE(backend->description(), whole->description()) << ablation.name;
+    for (const Ablation& left : backend->ablations()) EXPECT_NE(left.name, ablation.name);
+    const Runs got = run_conversation(*backend, model, {});
+    for (std::size_t i = 0; i < got.logits.size(); ++i) {
+      if (expected.logits[i].empty()) continue;
+      EXPECT_LT(relative_error(got.logits[i], expected.logits[i]), 0.2) << ablation.name << " step " << i;
+    }
+  }
+  for (const char* name : {"integer-activations", "threads", "bf16-kv"}) {
+    EXPECT_NE(std::ranges::find(names, name), names.end()) << name;
+  }
+  EXPECT_EQ(names.size(), 3 + cpu::usable_kernels().size() - 1);
+}
+
+TEST(MakeBackend, RefusesToDoWithoutWhatItDoesNotHave) {
+  const RandomModel model(odd_sizes().front());
+  for (const char* name : {"cpu", "reference"}) {
+    const auto made = make_backend({.name = name, .without = "magic"}, model.weights(), kPromiseLimits);
+    ASSERT_FALSE(made.ok());
+    EXPECT_NE(made.error().message.find("'magic'"), std::string::npos) << made.error().message;
+  }
+}
+
 TEST(MakeBackend, RefusesWhatItCannotRun) {
   const RandomModel model({});
   const auto error_of = [&](const BackendOptions& options) {

@@ -108,6 +108,10 @@ inline unsigned __reduce_min_sync(unsigned, unsigned v) {
   for (unsigned d = 16; d > 0; d /= 2) v = std::min(v, __shfl_xor_sync(0, v, static_cast<int>(d)));
   return v;
 }
+inline int __reduce_add_sync(unsigned, int v) {
+  for (unsigned d = 16; d > 0; d /= 2) v += __shfl_xor_sync(0, v, static_cast<int>(d));
+  return v;
+}
 template <class T>
 T __ldcg(const T* p) {
   return *p;
@@ -120,6 +124,14 @@ inline unsigned __float_as_uint(float v) {
 }
 inline float __fmaf_rn(float a, float b, float c) {
   return std::fma(a, b, c);
+}
+inline float __fadd_rn(float a, float b) {
+  return a + b;
+}
+inline int __dp4a(int a, int b, int c) {
+  for (int shift = 0; shift < 32; shift += 8)
+    c += static_cast<std::int8_t>(a >> shift) * static_cast<std::int8_t>(b >> shift);
+  return c;
 }
 inline float __fmul_rn(float a, float b) {
   return a * b;
