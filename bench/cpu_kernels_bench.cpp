@@ -45,6 +45,7 @@ MatmulArgs product(const QuantizedMatrix& m, Inputs& x, std::int64_t tokens, std
   a.biases = m.biases;
   a.in = m.in;
   a.bits = m.bits;
+  a.group_size = m.group_size;
   a.row_end = m.out;
   a.values = x.values.data();
   a.quantized = x.rows;

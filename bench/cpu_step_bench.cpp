@@ -28,6 +28,7 @@ class TimedBackend final : public Backend {
   std::map<std::string, double> seconds;
 
   [[nodiscard]] std::string description() const override { return backend_.description(); }
+  [[nodiscard]] std::int64_t max_rows() const override { return backend_.max_rows(); }
   void begin(const Batch& batch) override { backend_.begin(batch); }
   void embed(const EmbedBlock& block) override {
     timed("embed", [&] { backend_.embed(block); });
@@ -37,6 +38,9 @@ class TimedBackend final : public Backend {
   }
   void attention_block(const AttentionBlock& block) override {
     timed("attention", [&] { backend_.attention_block(block); });
+  }
+  void mlp_block(const MlpBlock& block) override {
+    timed("mlp", [&] { backend_.mlp_block(block); });
   }
   void moe_block(const MoeBlock& block) override {
     timed("moe", [&] { backend_.moe_block(block); });

@@ -1,8 +1,10 @@
 // What constrained output costs a token: masks over a vocabulary of the published size.
 //   grammar_bench [tokenizer.json]
 // Without a file the vocabulary is made up: 248,000 distinct strings of letters, blanks, digits, punctuation
-// and bytes beyond ASCII, with lengths like those of the published one.
+// and characters of other scripts, now and then cut in the middle, with lengths like those of the published
+// one.
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
@@ -14,6 +16,7 @@
 #include "text/grammar_automaton.h"
 #include "text/json_schema.h"
 #include "text/tool_grammar.h"
+#include "text/utf8.h"
 
 namespace {
 
@@ -44,6 +47,16 @@ std::string printable(unsigned char byte) {
   return table[byte];
 }
 
+// A character of Cyrillic, Hangul, Chinese or a symbol beyond the first plane.
+std::string wide_character(std::mt19937& random) {
+  static constexpr std::array<std::pair<char32_t, unsigned>, 4> kScripts = {
+      {{0x0400, 0x100}, {0xAC00, 0x2B00}, {0x4E00, 0x5000}, {0x1F300, 0x300}}};
+  const auto& [first, count] = kScripts[random() % 16 == 0 ? 3 : random() % 3];
+  std::string out;
+  lily::utf8::append(first + static_cast<char32_t>(random() % count), out);
+  return out;
+}
+
 std::string synthetic_tokenizer() {
   std::mt19937 random(1);  // NOLINT(cert-msc51-cpp): the same vocabulary every time
   std::set<std::string> tokens;
@@ -58,8 +71,9 @@ std::string synthetic_tokenizer() {
     for (std::size_t i = 0; i < length; ++i) {
       if (kind < 55) token += letters[std::min(random() % 26, random() % 26)];
       if (kind >= 55 && kind < 65) token += marks[random() % marks.size()];
-      if (kind >= 65) token += static_cast<char>(0x80 + random() % 0x70);
+      if (kind >= 65 && token.size() < length) token += wide_character(random);
     }
+    if (kind >= 97) token.pop_back();
     tokens.insert(token);
   }
   // Everything but the vocabulary is the embedded model's.
@@ -134,6 +148,9 @@ int main(int argc, char** argv) {
       grammar(R"({"type":"object","properties":{"name":{"type":"string"},"age":{"type":"integer","minimum":0},
       "bio":{"type":"string"},"tags":{"type":"array","items":{"type":"string"}}},"required":["name","age","bio","tags"]})");
   measure("schema", person, R"({"name": "Ann", "age": 41, "bio": ")" + prose + R"(", "tags": ["a", "bc"]})");
+  measure(
+      "schema, Chinese", person,
+      R"({"name": "安娜", "age": 41, "bio": "那是一个漆黑的暴风雨之夜；雨倾盆而下。😀", "tags": ["好"]})");
   auto counted = grammar(R"({"type":"string","maxLength":4000})");
   measure("maxLength 4000", counted, "\"" + prose + prose + "\"");
   const Json tools =

@@ -82,6 +82,12 @@ struct MoeBlock {
   const MoeWeights& weights;
 };
 
+/// What the dense members of the family have in place of MoeBlock.
+struct MlpBlock {
+  int layer = 0;
+  const MlpWeights& weights;
+};
+
 struct HeadBlock {
   const Vector& norm;              ///< [H]
   const QuantizedMatrix& lm_head;  ///< [V, H]
@@ -137,6 +143,7 @@ class Backend {
   virtual void recurrent_block(const RecurrentBlock& block) = 0;
   virtual void attention_block(const AttentionBlock& block) = 0;
   virtual void moe_block(const MoeBlock& block) = 0;
+  virtual void mlp_block(const MlpBlock& block) = 0;
   virtual void head(const HeadBlock& block) = 0;
   /// Whether head() fills HeadBlock::best: where logits lie far from the host, greedy decoding need not wait
   /// for them.

@@ -34,12 +34,21 @@ constexpr std::array kSizes = {
     SizeField{"num_key_value_heads", &ModelConfig::num_key_value_heads, 1 << 10},
     SizeField{"linear_num_key_heads", &ModelConfig::linear_num_key_heads, 1 << 10},
     SizeField{"linear_num_value_heads", &ModelConfig::linear_num_value_heads, 1 << 10},
+    SizeField{"max_position_embeddings", &ModelConfig::max_position_embeddings, 1 << 26},
+};
+constexpr std::array kMoeSizes = {
     SizeField{"num_experts", &ModelConfig::num_experts, 1 << 14},
     SizeField{"num_experts_per_tok", &ModelConfig::num_experts_per_tok, 1 << 14},
     SizeField{"moe_intermediate_size", &ModelConfig::moe_intermediate_size, 1 << 18},
     SizeField{"shared_expert_intermediate_size", &ModelConfig::shared_expert_intermediate_size, 1 << 18},
-    SizeField{"max_position_embeddings", &ModelConfig::max_position_embeddings, 1 << 26},
 };
+constexpr std::array kDenseSizes = {
+    SizeField{"intermediate_size", &ModelConfig::intermediate_size, 1 << 18},
+};
+constexpr std::string_view kMoeType = "qwen3_5_moe";
+constexpr std::string_view kDenseType = "qwen3_5";
+// Kernels take inputs in blocks of so many, whatever the group size.
+constexpr std::int64_t kInputBlock = 64;
 
 // Compiled into the kernels: the same in every member of the family.
 struct FixedField {
@@ -110,27 +119,38 @@ Result<Section> subsection(const Section& parent, const char* key) {
   return Section{parent[key], parent.path + key + "."};
 }
 
-Result<void> check_model_type(const Section& root, std::string& out) {
+// "qwen3_5_moe_text" and "qwen3_5_text" are the same types in a file without the vision part.
+Result<std::string> read_model_type(const Section& root) {
   if (!root.has("model_type") || !root["model_type"].is_string()) {
-    return root.bad(ErrorCode::kCorrupt, "model_type", "expected \"qwen3_5_moe\", found none");
+    return root.bad(ErrorCode::kCorrupt, "model_type", "expected \"{}\" or \"{}\", found none", kMoeType,
+                    kDenseType);
   }
-  const auto& type = root["model_type"].get_ref<const std::string&>();
-  if (type == "qwen3_5" || type == "qwen3_5_text") {
-    return root.bad(ErrorCode::kUnsupported, "model_type",
-                    "\"{}\", the dense member of the family, is not supported yet, expected \"qwen3_5_moe\"",
-                    type);
-  }
-  if (type != "qwen3_5_moe" && type != "qwen3_5_moe_text") {
-    return root.bad(ErrorCode::kUnsupported, "model_type", "expected \"qwen3_5_moe\", found \"{}\"",
-                    printable(type));
-  }
-  out = "qwen3_5_moe";
-  return {};
+  auto type = root["model_type"].get<std::string>();
+  if (type.ends_with("_text")) type.resize(type.size() - std::string_view("_text").size());
+  if (type == kMoeType || type == kDenseType) return type;
+  return root.bad(ErrorCode::kUnsupported, "model_type", "expected \"{}\" or \"{}\", found {}", kMoeType,
+                  kDenseType, shown(root["model_type"]));
+}
+
+Result<std::string> read_model_type(const Section& root, const Section& text) {
+  LILY_TRY(std::string type, read_model_type(root));
+  if (!text.has("model_type")) return type;
+  LILY_TRY(const std::string text_type, read_model_type(text));
+  if (text_type == type) return type;
+  return text.bad(ErrorCode::kCorrupt, "model_type", "expected \"{}_text\", found {}", type,
+                  shown(text["model_type"]));
 }
 
 Result<void> read_sizes(const Section& text, ModelConfig& config) {
-  for (const SizeField& field : kSizes) {
+  const auto read = [&](const SizeField& field) -> Result<void> {
     LILY_TRY(config.*field.field, text.size(field.key, field.limit));
+    return {};
+  };
+  for (const SizeField& field : kSizes) LILY_TRY_VOID(read(field));
+  if (config.model_type == kDenseType) {
+    for (const SizeField& field : kDenseSizes) LILY_TRY_VOID(read(field));
+  } else {
+    for (const SizeField& field : kMoeSizes) LILY_TRY_VOID(read(field));
   }
   for (const FixedField& field : kFixed) {
     LILY_TRY(config.*field.field, text.size(field.key, 1 << 20));
@@ -287,10 +307,10 @@ Result<QuantizationSpec> read_spec(const Section& section, const QuantizationSpe
                        shown(section["mode"]));
   }
   if (defaults == nullptr || section.has("bits")) {
-    LILY_TRY(spec.bits, read_choice(section, "bits", {4, 8}));
+    LILY_TRY(spec.bits, read_choice(section, "bits", {2, 3, 4, 5, 6, 8}));
   }
   if (defaults == nullptr || section.has("group_size")) {
-    LILY_TRY(spec.group_size, read_choice(section, "group_size", {64}));
+    LILY_TRY(spec.group_size, read_choice(section, "group_size", {32, 64, 128}));
   }
   return spec;
 }
@@ -320,16 +340,18 @@ Result<Quantization> read_quantization(const Section& section) {
   return quantization;
 }
 
-// What the shapes of packed matrices need: whole groups along every input.
-Result<void> check_groups(const Section& text, int group) {
-  for (const char* key : {"hidden_size", "moe_intermediate_size", "shared_expert_intermediate_size"}) {
-    const auto value = text[key].get<std::int64_t>();
-    if (value % group != 0) {
-      return text.bad(ErrorCode::kUnsupported, key, "{} is not a multiple of the quantization group size {}",
-                      value, group);
-    }
-  }
-  return {};
+// What the shapes of packed matrices need: whole groups, and whole blocks, along every input.
+Result<void> check_groups(const Section& text, const ModelConfig& config, int group) {
+  const std::int64_t unit = std::max<std::int64_t>(group, kInputBlock);
+  const auto check = [&](const char* key, std::int64_t value) -> Result<void> {
+    if (value % unit == 0) return {};
+    return text.bad(ErrorCode::kUnsupported, key, "{} is not a multiple of {}, for quantization groups of {}",
+                    value, unit, group);
+  };
+  LILY_TRY_VOID(check("hidden_size", config.hidden_size));
+  LILY_TRY_VOID(check("intermediate_size", config.intermediate_size));
+  LILY_TRY_VOID(check("moe_intermediate_size", config.moe_intermediate_size));
+  return check("shared_expert_intermediate_size", config.shared_expert_intermediate_size);
 }
 
 Result<void> read_optional_quantization(const Section& root, const Section& text, ModelConfig& config) {
@@ -338,7 +360,7 @@ Result<void> read_optional_quantization(const Section& root, const Section& text
     LILY_TRY(const Section section, subsection(root, key));
     LILY_TRY(const Quantization quantization, read_quantization(section));
     config.quantization = quantization;
-    return check_groups(text, quantization.defaults.group_size);
+    return check_groups(text, config, quantization.defaults.group_size);
   }
   return {};
 }
@@ -349,8 +371,7 @@ Result<ModelConfig> read_config(const json& file) {
   LILY_TRY(const Section text,
            root.has("text_config") ? subsection(root, "text_config") : Result<Section>(root));
   ModelConfig config;
-  LILY_TRY_VOID(check_model_type(root, config.model_type));
-  if (text.has("model_type")) LILY_TRY_VOID(check_model_type(text, config.model_type));
+  LILY_TRY(config.model_type, read_model_type(root, text));
   LILY_TRY_VOID(read_sizes(text, config));
   LILY_TRY_VOID(check_switches(text));
   LILY_TRY_VOID(check_ratios(text, config));

@@ -10,8 +10,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr std::int64_t kShardBytes = std::int64_t{5} << 30U;
-
 using Dims = std::vector<std::int64_t>;
 
 // Emits tensors in the order in which the converter's module tree declares them.
@@ -39,7 +37,11 @@ class Layout {
     }
     vector(at + "input_layernorm.weight", {c_.hidden_size});
     vector(at + "post_attention_layernorm.weight", {c_.hidden_size});
-    moe(at + "mlp.");
+    if (c_.is_dense()) {
+      dense(at + "mlp.");
+    } else {
+      moe(at + "mlp.");
+    }
   }
 
   void recurrent(const std::string& at) {
@@ -80,6 +82,12 @@ class Layout {
     matrix(at + "shared_expert_gate", {1}, c_.hidden_size);
   }
 
+  void dense(const std::string& at) {
+    matrix(at + "gate_proj", {c_.intermediate_size}, c_.hidden_size);
+    matrix(at + "down_proj", {c_.hidden_size}, c_.intermediate_size);
+    matrix(at + "up_proj", {c_.intermediate_size}, c_.hidden_size);
+  }
+
   void vector(const std::string& name, const Dims& shape) { tensors_.push_back({name, DType::kBF16, shape}); }
 
   void matrix(const std::string& module, const Dims& rows, std::int64_t in) {
@@ -111,11 +119,12 @@ std::vector<TensorPlan> published_layout(const ModelConfig& config) {
   return Layout(config, *config.quantization).build();
 }
 
-std::vector<ShardPlan> cut_into_shards(std::vector<TensorPlan> tensors, std::int64_t leading_bytes) {
+std::vector<ShardPlan> cut_into_shards(std::vector<TensorPlan> tensors, std::int64_t leading_bytes,
+                                       std::int64_t shard_bytes) {
   std::vector<ShardPlan> shards(1);
   std::int64_t filled = leading_bytes;
   for (TensorPlan& tensor : tensors) {
-    if (filled + tensor.bytes() > kShardBytes && !shards.back().empty()) {
+    if (filled + tensor.bytes() > shard_bytes && !shards.back().empty()) {
       shards.emplace_back();
       filled = 0;
     }
@@ -123,6 +132,14 @@ std::vector<ShardPlan> cut_into_shards(std::vector<TensorPlan> tensors, std::int
     shards.back().push_back(std::move(tensor));
   }
   return shards;
+}
+
+std::int64_t data_bytes(std::span<const ShardPlan> shards) {
+  std::int64_t bytes = 0;
+  for (const ShardPlan& shard : shards) {
+    for (const TensorPlan& tensor : shard) bytes += tensor.bytes();
+  }
+  return bytes;
 }
 
 std::string safetensors_header(std::span<const TensorPlan> tensors) {
@@ -144,14 +161,11 @@ std::string safetensors_header(std::span<const TensorPlan> tensors) {
 
 std::string shard_index(std::span<const ShardPlan> shards) {
   nlohmann::json weight_map;
-  std::int64_t total = 0;
   for (std::size_t i = 0; i < shards.size(); ++i) {
-    for (const TensorPlan& tensor : shards[i]) {
-      weight_map[tensor.name] = shard_name(i + 1, shards.size());
-      total += tensor.bytes();
-    }
+    for (const TensorPlan& tensor : shards[i]) weight_map[tensor.name] = shard_name(i + 1, shards.size());
   }
-  const nlohmann::json index = {{"metadata", {{"total_size", total}}}, {"weight_map", weight_map}};
+  const nlohmann::json index = {{"metadata", {{"total_size", data_bytes(shards)}}},
+                                {"weight_map", weight_map}};
   return index.dump(4);
 }
 

@@ -27,10 +27,16 @@ using ShardPlan = std::vector<TensorPlan>;
 /// says.
 [[nodiscard]] std::vector<TensorPlan> published_layout(const ModelConfig& config);
 
-/// Cuts as the converter does: a tensor that would take its shard past 5 GiB begins the next one.
+inline constexpr std::int64_t kPublishedShardBytes = std::int64_t{5} << 30U;
+
+/// Cuts as the converter does: a tensor that would take its shard past `shard_bytes` begins the next one.
 /// `leading_bytes` are what the first shard held before (the published one begins with the vision tower).
 [[nodiscard]] std::vector<ShardPlan> cut_into_shards(std::vector<TensorPlan> tensors,
-                                                     std::int64_t leading_bytes);
+                                                     std::int64_t leading_bytes,
+                                                     std::int64_t shard_bytes = kPublishedShardBytes);
+
+/// Of all tensors, without headers.
+[[nodiscard]] std::int64_t data_bytes(std::span<const ShardPlan> shards);
 
 /// What comes before the data of a file with these tensors in this order: length prefix and JSON, unpadded,
 /// as MLX writes it, so that data is aligned to nothing.

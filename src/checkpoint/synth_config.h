@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "checkpoint/config.h"
 
 namespace lily {
 
@@ -25,6 +26,8 @@ struct SynthPreset {
   std::int64_t num_experts_per_tok = 0;
   std::int64_t moe_intermediate_size = 0;
   std::int64_t max_position_embeddings = 0;
+  std::int64_t intermediate_size = 0;  ///< of a dense member, which has no experts
+  bool tie_word_embeddings = false;
   /// Bytes of tensors this engine has no use for (the vision tower) that the published first shard begins
   /// with. They are not written, but shards are cut as if they were.
   std::int64_t omitted_bytes = 0;
@@ -35,8 +38,9 @@ struct SynthPreset {
 /// kInvalidArgument lists the names there are.
 Result<SynthPreset> find_synth_preset(std::string_view name);
 
-/// config.json with the published file's keys, order and indentation.
-[[nodiscard]] std::string synth_config_json(const SynthPreset& preset);
+/// config.json with the published file's keys, order and indentation. Routers have 8 bits whatever `spec`
+/// says, as published.
+[[nodiscard]] std::string synth_config_json(const SynthPreset& preset, const QuantizationSpec& spec = {});
 [[nodiscard]] std::string synth_generation_config_json(const SynthPreset& preset);
 
 }  // namespace lily

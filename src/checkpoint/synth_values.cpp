@@ -44,14 +44,15 @@ float normal(std::uint64_t key, std::uint64_t index) {
 }
 
 // The intended standard deviation of a module's weights.
-float deviation(std::string_view module, std::int64_t in, std::int64_t layers) {
+float deviation(std::string_view module, std::int64_t in, const ModelConfig& config) {
   const float unit = 1.0F / std::sqrt(static_cast<float>(in));
-  if (module.ends_with("embed_tokens")) return 1.0F;
+  // A tied embedding has the head's: with 1, every token's likeliest successor would be itself.
+  if (module.ends_with("embed_tokens")) return config.tie_word_embeddings ? 3.0F * unit : 1.0F;
   if (module.ends_with("lm_head")) return 3.0F * unit;
   if (module.ends_with("mlp.gate")) return 2.0F * unit;
   const bool writes_residual =
       module.ends_with("o_proj") || module.ends_with("out_proj") || module.ends_with("down_proj");
-  return writes_residual ? unit / std::sqrt(2.0F * static_cast<float>(layers)) : unit;
+  return writes_residual ? unit / std::sqrt(2.0F * static_cast<float>(config.num_hidden_layers)) : unit;
 }
 
 std::string_view without_suffix(std::string_view name, std::string_view suffix) {
@@ -86,8 +87,7 @@ SynthTensor::SynthTensor(const TensorPlan& plan, const ModelConfig& config, std:
     const QuantizationSpec& spec = config.quantization->of(module);
     const auto top = static_cast<float>((1 << spec.bits) - 1);
     const float code_deviation = std::sqrt(((top + 1) * (top + 1) - 1) / 12);  // of uniform codes
-    scale_ =
-        deviation(module, plan.shape.back() * spec.group_size, config.num_hidden_layers) / code_deviation;
+    scale_ = deviation(module, plan.shape.back() * spec.group_size, config) / code_deviation;
     midpoint_ = top / 2;
     stream = module;  // a bias belongs to its scale
   } else if (name.ends_with("conv1d.weight")) {

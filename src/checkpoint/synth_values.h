@@ -15,8 +15,8 @@ namespace lily {
 ///
 /// Matrices have zero mean and standard deviation 1/sqrt(in); those that write to the residual stream are
 /// smaller by sqrt(2 layers), so that it does not grow with depth; the router has 2/sqrt(in), lm_head
-/// 3/sqrt(in) (logits of standard deviation 3), the embedding 1. Gains are 1 + 0.1 N, conv1d 0.5 N, A_log =
-/// log U(0.5, 16), dt_bias U(-4, 1).
+/// 3/sqrt(in) (logits of standard deviation 3), the embedding 1, or a tied one what lm_head has. Gains are 1
+/// + 0.1 N, conv1d 0.5 N, A_log = log U(0.5, 16), dt_bias U(-4, 1).
 class SynthTensor {
  public:
   SynthTensor(const TensorPlan& plan, const ModelConfig& config, std::uint64_t seed);

@@ -16,6 +16,8 @@ Result<void> run_devices(const Options& options);
 Result<void> run_eval(const Options& options);
 Result<void> run_inspect(const Options& options);
 Result<void> run_logits(const Options& options);
+Result<void> run_pull(const Options& options);
+Result<void> run_quantize(const Options& options);
 Result<void> run_run(const Options& options);
 Result<void> run_serve(const Options& options);
 Result<void> run_synth(const Options& options);

@@ -21,11 +21,13 @@ enum : unsigned {
   kDetokenize = 1U << 9U,
   kDevices = 1U << 10U,
   kAblate = 1U << 11U,
-  kEvery = (1U << 12U) - 1U,  // that runs a model or reads one
-  kCompletion = 1U << 12U,
+  kQuantize = 1U << 12U,
+  kPull = 1U << 13U,
+  kEvery = (1U << 14U) - 1U,  // that runs a model or reads one
+  kCompletion = 1U << 14U,
   kAnswers = kChat | kRun,
   kRunsModel = kAnswers | kServe | kBench | kAblate | kEval | kLogits,
-  kTakesModel = kEvery & ~(kSynth | kDevices),
+  kTakesModel = kEvery & ~(kSynth | kDevices | kQuantize | kPull),
 };
 
 constexpr std::string_view kModelHelp =
@@ -75,6 +77,20 @@ constexpr std::array kCommands = {
             "In the published layout, for speed and memory, where the real weights are not at hand.\n"
             "  lily synth ~/models/synthetic-35b --preset qwen3.6-35b-a3b",
             run_synth},
+    Command{kQuantize, "quantize", "quantize an original checkpoint as MLX does",
+            "From bf16 safetensors under Hugging Face's names to the layout that this program runs, byte for "
+            "byte.\n"
+            "An interrupted run goes on where it stopped. Routers have 8 bits unless a rule says otherwise.\n"
+            "  lily quantize ~/models/Qwen3.6-35B-A3B ~/models/Qwen3.6-35B-A3B-4bit\n"
+            "  lily quantize ~/models/Qwen3.5-4B out --rules 'v_proj=6,down_proj=6,lm_head=8:32'",
+            run_quantize},
+    Command{
+        kPull, "pull", "download a checkpoint from a hub",
+        "Into the cache that Hugging Face's tools share, and prints the directory, which is a MODEL. "
+        "Interrupted\n"
+        "downloads go on where they stopped. HF_ENDPOINT, HF_TOKEN, HF_HUB_CACHE and HF_HOME are honoured.\n"
+        "  lily chat $(lily pull mlx-community/Qwen3.6-35B-A3B-4bit)",
+        run_pull},
     Command{kInspect, "inspect", "show what a checkpoint holds and needs",
             "Reads headers only, and lists everything that would keep the checkpoint from loading.",
             run_inspect},
@@ -112,7 +128,9 @@ constexpr Expected one_of(std::string_view choices) {
 constexpr std::array kFlags = {
     // Arguments without a name; command_help() says what they are.
     Flag{"MODEL", &Options::model, "", kTakesModel, "", ""},
-    Flag{"OUT", &Options::out, "", kSynth, "", ""},
+    Flag{"HF_DIR", &Options::source, "", kQuantize, "", ""},
+    Flag{"ORG/NAME", &Options::repository, "", kPull, "", ""},
+    Flag{"OUT", &Options::out, "", kSynth | kQuantize, "", ""},
     Flag{"KIND", &Options::completion, "", kCompletion, "", "", one_of(kCompletionKinds)},
 
     Flag{"-p,--prompt", &Options::prompt, "TEXT", kRun | kTokenize, kInput, "the text; - reads standard input"},
@@ -130,6 +148,18 @@ constexpr std::array kFlags = {
     Flag{"--assume-template", &Options::assume_template, "", kAnswers | kServe, kInput,
          "use the Qwen3.6 chat format though the checkpoint's template is another"},
     Flag{"--preset", &Options::preset, "NAME", kSynth, kInput, "the shape, one of the presets above"},
+    Flag{"--bits", &Options::bits, "N", kSynth | kQuantize, kInput, "bits of a weight: 2, 3, 4, 5, 6 or 8",
+         one_of("2|3|4|5|6|8")},
+    Flag{"--group-size", &Options::group_size, "N", kSynth | kQuantize, kInput,
+         "weights that share a scale: 32, 64 or 128", one_of("32|64|128")},
+    Flag{"--rules", &Options::rules, "P=N,...", kQuantize, kInput,
+         "other bits, or bits:group, for modules whose path holds P (a shell pattern); the last match counts"},
+    Flag{"--rounding", &Options::rounding, "HOW", kQuantize, kInput,
+         "as MLX on Metal (metal: as published) or on the CPU (cpu) rounds exact ties", one_of("metal|cpu")},
+    Flag{"--verify", &Options::verify, "", kInspect, kInput,
+         "also compare every file's SHA-256 with SHA256SUMS or a hub's cache"},
+    Flag{"--checksums", &Options::checksums, "F", kInspect, kInput, "compare with this file, as sha256sum writes it"},
+    Flag{"--revision", &Options::revision, "R", kPull, kInput, "a branch, tag or commit"},
     Flag{"--seed", &Options::seed, "S", kSynth, kInput, "equal seeds give equal bytes [0]", at_least(0)},
     Flag{"--tokenizer-from", &Options::tokenizer_from, "MODEL", kSynth, kInput,
          "also copy this checkpoint's tokenizer and chat template"},
@@ -183,6 +213,9 @@ constexpr std::array kFlags = {
     Flag{"--alias", &Options::alias, "NAME,...", kServe, kService,
          "what clients call the model; answers say the first [the checkpoint's name]"},
     Flag{"--api-key-file", &Options::api_key_file, "F", kServe, kService, "ask for one of the keys in this file, one a line"},
+    Flag{"--tls-cert", &Options::tls_cert, "F", kServe, kService,
+         "speak HTTPS with the certificate in this PEM file, those that signed it behind it; needs --tls-key"},
+    Flag{"--tls-key", &Options::tls_key, "F", kServe, kService, "its private key, in PEM and without passphrase"},
     Flag{"--allow-origin", &Options::allow_origin, "ORIGIN,...", kServe, kService,
          "web pages that may use the server, as https://chat.example, or * [its own]"},
 
@@ -210,6 +243,7 @@ constexpr std::array kFlags = {
     Flag{"--against-model", &Options::against_model, "MODEL", kEval, kMeasurement,
          "the other side's checkpoint, of the same vocabulary"},
 
+    Flag{"--connections", &Options::connections, "N", kPull, kMachine, "that fetch at once", from_to(1, 64)},
     Flag{"--backend", &Options::backend, "NAME", kEvery, kMachine,
          "auto, cpu, cuda, metal, metal-emulated or reference",
          one_of("auto|cpu|cuda|metal|metal-emulated|reference")},

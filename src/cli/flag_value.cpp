@@ -64,6 +64,7 @@ Result<void> assign(std::string_view text, const Expected&, std::optional<std::s
   return {};
 }
 Result<void> assign(std::string_view text, const Expected& limits, std::int64_t& value) {
+  if (!limits.choices.empty() && !is_choice(limits.choices, text)) return expected(limits.choices, text);
   LILY_TRY(value, parse_number<std::int64_t>(text, "a whole number", limits));
   return {};
 }

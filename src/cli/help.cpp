@@ -16,11 +16,14 @@ std::string flag_column(const Flag& flag) {
                      long_name(flag), flag.value);
 }
 
-std::string positional_name(const Command& command) {
+std::string positional_names(const Command& command) {
+  std::string names;
   for (const Flag& flag : flags()) {
-    if ((flag.commands & command.bit) != 0 && !flag.names.starts_with('-')) return std::string(flag.names);
+    if ((flag.commands & command.bit) == 0 || flag.names.starts_with('-')) continue;
+    names += names.empty() ? "" : " ";
+    names += flag.names;
   }
-  return "";
+  return names;
 }
 
 std::string preset_lines() {
@@ -53,7 +56,7 @@ std::string version_text() {
 
 std::string program_help() {
   std::string text =
-      "lily runs Qwen3.5 and Qwen3.6 mixture-of-experts models.\n\n"
+      "lily runs Qwen3.5 and Qwen3.6 models.\n\n"
       "Usage: lily COMMAND [MODEL] [flags]\n\n";
   for (const Command& command : commands()) {
     text += fmt::format("  {:<12}{}\n", command.name, command.summary);
@@ -64,11 +67,14 @@ std::string program_help() {
 }
 
 std::string command_help(const Command& command) {
-  const std::string positional = positional_name(command);
+  const std::string positional = positional_names(command);
   std::string text =
       fmt::format("lily {}: {}\n\nUsage: lily {}", command.name, command.summary, command.name);
   if (positional == "MODEL") text += " [MODEL] [flags]\n" + std::string(model_help()) + "\n";
-  if (positional == "OUT") text += " OUT [flags]\nOUT is the directory to write; it must be new or empty.\n";
+  if (positional.ends_with("OUT")) {
+    text += fmt::format(" {} [flags]\nOUT is the directory to write; it must be new or empty.\n", positional);
+  }
+  if (positional == "ORG/NAME") text += " ORG/NAME [flags]\n";
   if (positional == "KIND") text += " KIND\n";
   if (positional.empty()) text += " [flags]\n";
   if (!command.details.empty()) text += fmt::format("\n{}\n", command.details);

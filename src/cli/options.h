@@ -75,14 +75,30 @@ struct Options {
   std::int64_t drain_seconds = 30;
   std::string alias;  // comma-separated
   std::string api_key_file;
+  std::string tls_cert;
+  std::string tls_key;
   std::string allow_origin;  // comma-separated
 
   // completion.
   std::string completion;
 
-  // synth.
+  // synth and quantize.
+  std::int64_t bits = 4;
+  std::int64_t group_size = 64;
+  std::string source;
+  std::string rules;
+  std::string rounding = "metal";
   std::string preset = "qwen3.6-35b-a3b";
   std::string tokenizer_from;
+
+  // pull.
+  std::string repository;
+  std::string revision = "main";
+  std::int64_t connections = 8;
+
+  // inspect.
+  bool verify = false;
+  std::string checksums;
 
   // eval and bench.
   std::int64_t context = 2048;

@@ -18,6 +18,8 @@ Result<void> run_synth(const Options& options) {
   }
   const SynthOptions synth{.out = options.out,
                            .preset = options.preset,
+                           .quantization = {.bits = static_cast<int>(options.bits),
+                                            .group_size = static_cast<int>(options.group_size)},
                            .seed = options.seed.value_or(0),
                            .threads = static_cast<int>(options.threads),
                            .tokenizer_from = options.tokenizer_from};

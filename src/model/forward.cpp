@@ -5,7 +5,7 @@
 namespace lily {
 namespace {
 
-// x += mixer(norm(x)); x += moe(norm(x))
+// x += mixer(norm(x)); x += mlp(norm(x))
 void decoder_layer(Backend& backend, const LayerWeights& layer, int index, int& linear_index,
                    int& attention_index) {
   if (const auto* recurrent = std::get_if<RecurrentWeights>(&layer.mixer)) {
@@ -15,7 +15,11 @@ void decoder_layer(Backend& backend, const LayerWeights& layer, int index, int& 
                              .attention_index = attention_index++,
                              .weights = std::get<AttentionWeights>(layer.mixer)});
   }
-  backend.moe_block({.layer = index, .weights = layer.mlp});
+  if (const auto* moe = std::get_if<MoeWeights>(&layer.mlp)) {
+    backend.moe_block({.layer = index, .weights = *moe});
+  } else {
+    backend.mlp_block({.layer = index, .weights = std::get<MlpWeights>(layer.mlp)});
+  }
 }
 
 // Everything before the head.

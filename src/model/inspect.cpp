@@ -62,14 +62,16 @@ std::string shown(std::int64_t bytes) {
 
 std::string architecture(const ModelConfig& c) {
   const auto linear = std::ranges::count(c.layer_types, LayerType::kLinearAttention);
+  const std::string mlp = c.is_dense() ? fmt::format("dense feed-forward of {}", c.intermediate_size)
+                                       : fmt::format("{} experts of {}, {} a token, shared {}", c.num_experts,
+                                                     c.moe_intermediate_size, c.num_experts_per_tok,
+                                                     c.shared_expert_intermediate_size);
   return fmt::format(
       "  {}: {} layers ({} gated delta, {} attention), hidden {}, vocabulary {}\n"
-      "  attention {}/{} heads of {}, gated delta {}/{} heads of {}, {} experts of {}, {} a token, shared "
-      "{}\n",
+      "  attention {}/{} heads of {}, gated delta {}/{} heads of {}, {}\n",
       c.model_type, c.num_hidden_layers, linear, c.num_hidden_layers - linear, c.hidden_size, c.vocab_size,
       c.num_attention_heads, c.num_key_value_heads, c.head_dim, c.linear_num_key_heads,
-      c.linear_num_value_heads, c.linear_key_head_dim, c.num_experts, c.moe_intermediate_size,
-      c.num_experts_per_tok, c.shared_expert_intermediate_size);
+      c.linear_num_value_heads, c.linear_key_head_dim, mlp);
 }
 
 std::string quantization(const ModelConfig& c) {
@@ -89,10 +91,12 @@ std::string weights_table(const ModelReport& report) {
                            {"routed experts", &WeightParts::experts},
                            {"shared experts", &WeightParts::shared_experts},
                            {"routers", &WeightParts::routers},
+                           {"dense feed-forwards", &WeightParts::dense_mlps},
                            {"norms", &WeightParts::norms},
                            {"head", &WeightParts::head}};
   std::string text = fmt::format("\n{:<22}{:>12}{:>18}\n", "weights", "stored", "read a token");
   for (const Row& row : kRows) {
+    if (report.stored_bytes.*row.part == 0 && report.token_bytes.*row.part == 0) continue;
     text += fmt::format("  {:<20}{:>12}{:>18}\n", row.label, shown(report.stored_bytes.*row.part),
                         shown(report.token_bytes.*row.part));
   }

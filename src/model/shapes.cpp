@@ -19,6 +19,7 @@ Shapes Shapes::of(const ModelConfig& config) {
   s.experts_per_token = config.num_experts_per_tok;
   s.expert_width = config.moe_intermediate_size;
   s.shared_width = config.shared_expert_intermediate_size;
+  s.dense_width = config.intermediate_size;
   s.rms_norm_eps = config.rms_norm_eps;
   s.rope_theta = config.rope_theta;
   return s;

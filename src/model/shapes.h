@@ -5,6 +5,7 @@
 //   Hk linear key heads            Hv linear value heads        Dk, Dv linear head dims (128)
 //   C  conv channels = 2 Hk Dk + Hv Dv                          E, K experts, experts per token
 //   I  moe_intermediate_size       S  shared_expert_intermediate_size
+//   F  intermediate_size of a dense member, whose E, K, I and S are 0
 #pragma once
 
 #include <cstdint>
@@ -37,6 +38,7 @@ struct Shapes {
   std::int64_t experts_per_token = 0;   ///< K
   std::int64_t expert_width = 0;        ///< I
   std::int64_t shared_width = 0;        ///< S
+  std::int64_t dense_width = 0;         ///< F
   float rms_norm_eps = 0;
   double rope_theta = 0;
 

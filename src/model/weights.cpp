@@ -89,7 +89,11 @@ class Loader {
     } else {
       layer.mixer = attention(at);
     }
-    layer.mlp = moe(at);
+    if (s_.dense_width > 0) {
+      layer.mlp = dense(at);
+    } else {
+      layer.mlp = moe(at);
+    }
     return layer;
   }
 
@@ -138,6 +142,16 @@ class Loader {
     };
   }
 
+  MlpWeights dense(const std::string& at) {
+    const std::string mlp = at + "mlp.";
+    return {
+        .post_attention_layernorm = vector(at + "post_attention_layernorm.weight", {s_.hidden}),
+        .gate_proj = matrix(mlp + "gate_proj", {s_.dense_width}, s_.hidden),
+        .up_proj = matrix(mlp + "up_proj", {s_.dense_width}, s_.hidden),
+        .down_proj = matrix(mlp + "down_proj", {s_.hidden}, s_.dense_width),
+    };
+  }
+
   // A tied checkpoint needs no head; one that brings it all the same holds the embedding twice.
   QuantizedMatrix head(const QuantizedMatrix& embed_tokens) {
     const std::string module = prefix_ + "lm_head";
@@ -178,6 +192,10 @@ class Loader {
   // `rows` is {out} or {experts, out}.
   QuantizedMatrix matrix(const std::string& module, const Dims& rows, std::int64_t in) {
     const QuantizationSpec& spec = quantization_.of(module);
+    if (in % spec.group_size != 0) {
+      problem("{}: {} inputs are no whole number of groups of {}", module, in, spec.group_size);
+      return {};
+    }
     Dims scales_shape = rows;
     scales_shape.push_back(in / spec.group_size);
     const auto weight = take(module + ".weight");
@@ -263,7 +281,7 @@ class Tally {
     parts_.norms = vectors({&model.norm});
     for (const LayerWeights& layer : model.layers) {
       std::visit([&](const auto& mixer) { add(mixer); }, layer.mixer);
-      add(layer.mlp);
+      std::visit([&](const auto& mlp) { add(mlp); }, layer.mlp);
     }
     return parts_;
   }
@@ -289,6 +307,11 @@ class Tally {
     parts_.shared_experts += matrices({&w.shared_gate_proj, &w.shared_up_proj, &w.shared_down_proj});
   }
 
+  void add(const MlpWeights& w) {
+    parts_.norms += vectors({&w.post_attention_layernorm});
+    parts_.dense_mlps += matrices({&w.gate_proj, &w.up_proj, &w.down_proj});
+  }
+
   [[nodiscard]] std::int64_t matrices(std::initializer_list<const QuantizedMatrix*> list) const {
     std::int64_t sum = 0;
     for (const QuantizedMatrix* matrix : list) sum += measure_.matrix(*matrix);
@@ -308,7 +331,9 @@ class Tally {
 // The part of a model that one token meets.
 WeightParts per_token(const ModelWeights& model, const Measure& measure) {
   WeightParts parts = Tally(measure).count(model);
-  parts.experts = parts.experts / model.shapes.experts * model.shapes.experts_per_token;
+  if (model.shapes.experts > 0) {
+    parts.experts = parts.experts / model.shapes.experts * model.shapes.experts_per_token;
+  }
   parts.head = measure.matrix(model.lm_head);
   return parts;
 }
@@ -316,7 +341,8 @@ WeightParts per_token(const ModelWeights& model, const Measure& measure) {
 }  // namespace
 
 std::int64_t WeightParts::total() const {
-  return embedding + recurrent_mixers + attention_mixers + experts + shared_experts + routers + norms + head;
+  return embedding + recurrent_mixers + attention_mixers + experts + shared_experts + routers + dense_mlps +
+         norms + head;
 }
 
 WeightParts ModelWeights::stored_bytes() const {

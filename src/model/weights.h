@@ -15,14 +15,14 @@
 namespace lily {
 
 /// An MLX affine matrix, [experts, out, in] with experts = 1 for a plain linear. w = scale * code + bias, one
-/// scale and bias (bf16) for `group_size` consecutive inputs; codes packed lowest bits first. Pointers are
-/// unaligned.
+/// scale and bias (bf16) for `group_size` consecutive inputs; a row's codes are one stream of bits, lowest
+/// first. Pointers are unaligned.
 struct QuantizedMatrix {
   std::int64_t experts = 1;
   std::int64_t out = 0;
   std::int64_t in = 0;
-  int bits = 4;
-  int group_size = 64;
+  int bits = 4;                       ///< 2, 3, 4, 5, 6 or 8
+  int group_size = 64;                ///< 32, 64 or 128
   const std::byte* weight = nullptr;  ///< [experts, out, in * bits / 8] bytes
   const std::byte* scales = nullptr;  ///< [experts, out, in / group_size] bf16
   const std::byte* biases = nullptr;  ///< [experts, out, in / group_size] bf16
@@ -73,9 +73,17 @@ struct MoeWeights {
   QuantizedMatrix shared_down_proj;    ///< [H, S]
 };
 
+/// The feed-forward of a dense member (model card: mlp).
+struct MlpWeights {
+  Vector post_attention_layernorm;  ///< [H]
+  QuantizedMatrix gate_proj;        ///< [F, H]
+  QuantizedMatrix up_proj;          ///< [F, H]
+  QuantizedMatrix down_proj;        ///< [H, F]
+};
+
 struct LayerWeights {
   std::variant<RecurrentWeights, AttentionWeights> mixer;
-  MoeWeights mlp;
+  std::variant<MoeWeights, MlpWeights> mlp;
 };
 
 /// A quantity of weights (bytes, parameters) by part of the model.
@@ -86,7 +94,8 @@ struct WeightParts {
   std::int64_t experts = 0;  ///< switch_mlp
   std::int64_t shared_experts = 0;
   std::int64_t routers = 0;  ///< mlp.gate and mlp.shared_expert_gate
-  std::int64_t norms = 0;    ///< input, post-attention and final
+  std::int64_t dense_mlps = 0;
+  std::int64_t norms = 0;  ///< input, post-attention and final
   std::int64_t head = 0;
 
   [[nodiscard]] std::int64_t total() const;

@@ -260,6 +260,17 @@ std::string event(const char* type, Json fields) {
   return sse_event(type, dump_json(out));
 }
 
+// Conversations that the server keeps. Under this code the protocol's clients know how to go on without.
+constexpr const char* kNoThreads = "thread_unsupported_request";
+
+void refuse_threads(const FieldReader& fields, std::optional<ApiError>& error) {
+  if (fields.find("thread") == nullptr) return;
+  error = ApiError{
+      .message = "thread: this server keeps no conversations: send the whole of it with each request",
+      .param = "thread",
+      .code = kNoThreads};
+}
+
 Json error_body(const ApiError& error) {
   const char* type = "api_error";
   if (error.status == 400) type = "invalid_request_error";
@@ -269,7 +280,11 @@ Json error_body(const ApiError& error) {
   if (error.status == 413) type = "request_too_large";
   if (error.status == 429) type = "rate_limit_error";
   if (error.status == 503) type = "overloaded_error";
-  return {{"type", "error"}, {"error", {{"type", type}, {"message", error.message}}}};
+  Json body = {{"type", "error"}, {"error", {{"type", type}, {"message", error.message}}}};
+  if (error.code == kNoThreads) {
+    body["error"]["details"] = {{"error_code", kNoThreads}, {"unsupported", {"thread"}}};
+  }
+  return body;
 }
 
 }  // namespace
@@ -281,6 +296,7 @@ std::variant<ChatRequest, ApiError> parse_messages_request(std::string_view body
   std::optional<ApiError> error;
   FieldReader fields(std::get<Json>(parsed), "", error);
   ChatRequest request;
+  refuse_threads(fields, error);
   std::string model;
   fields.string("model", model);
   read_sampling(fields, defaults, request.sampling);
@@ -289,6 +305,7 @@ std::variant<ChatRequest, ApiError> parse_messages_request(std::string_view body
   fields.boolean("stream", request.stream);
   request.template_options.enable_thinking = false;  // in this protocol thinking is asked for
   read_thinking(fields, error, request);
+  read_output_config(fields, error, request);
   read_anthropic_tools(fields, error, request.tools);
   read_messages(fields, error, request);
   if (error) return *std::move(error);

@@ -24,7 +24,8 @@ int milliseconds_until(Connection::Clock::time_point deadline) {
 
 }  // namespace
 
-Connection::Connection(int socket) : socket_(socket) {
+Connection::Connection(int socket, std::unique_ptr<ByteStream> stream)
+    : socket_(socket), stream_(std::move(stream)) {
   ::fcntl(socket_, F_SETFL, ::fcntl(socket_, F_GETFL) | O_NONBLOCK);
   const int on = 1;
   ::setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -34,50 +35,63 @@ Connection::~Connection() {
   ::close(socket_);
 }
 
-bool Connection::receive() {
+HandshakeOutcome Connection::handshake(Clock::time_point deadline, int interrupt) {
+  while (true) {
+    const Progress progress = stream_->handshake().progress;
+    if (progress == Progress::kDone) return HandshakeOutcome::kDone;
+    if (progress == Progress::kPlainText) {
+      stream_ = plain_stream(socket_);
+      return HandshakeOutcome::kPlainText;
+    }
+    if (progress == Progress::kEnd || progress == Progress::kFailed || wait(progress, deadline, interrupt)) {
+      return HandshakeOutcome::kFailed;
+    }
+  }
+}
+
+Connection::Progress Connection::receive() {
   const std::size_t before = input_.size();
   input_.resize(before + kReadBytes);
-  const ssize_t count = ::recv(socket_, input_.data() + before, kReadBytes, 0);
-  input_.resize(before + static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
-  if (count > 0) return true;
-  if (count == 0) {
-    ended_ = true;
-  } else if (errno != EAGAIN && errno != EINTR) {
-    failed_ = true;
-  }
-  return false;
+  const auto [progress, bytes] = stream_->receive(std::span(input_).subspan(before));
+  input_.resize(before + bytes);
+  ended_ = ended_ || progress == Progress::kEnd;
+  failed_ = failed_ || progress == Progress::kFailed;
+  return progress;
+}
+
+std::optional<ReadOutcome> Connection::wait(Progress needs, Clock::time_point deadline, int interrupt) const {
+  const short event = needs == Progress::kNeedsWrite ? POLLOUT : POLLIN;
+  std::array<pollfd, 2> waits = {{{socket_, event, 0}, {interrupt, POLLIN, 0}}};
+  const int ready = ::poll(waits.data(), waits.size(), milliseconds_until(deadline));
+  if (ready < 0 && errno != EINTR) return ReadOutcome::kFailed;
+  if (ready == 0) return ReadOutcome::kTimeout;
+  if (ready > 0 && waits[0].revents == 0) return ReadOutcome::kInterrupted;
+  return std::nullopt;
 }
 
 ReadOutcome Connection::read(Clock::time_point deadline, int interrupt) {
   while (true) {
-    if (receive()) return ReadOutcome::kData;
+    const Progress progress = receive();
+    if (progress == Progress::kDone) return ReadOutcome::kData;
     if (failed_) return ReadOutcome::kFailed;
     if (ended_) return ReadOutcome::kEnd;
-    std::array<pollfd, 2> waits = {{{socket_, POLLIN, 0}, {interrupt, POLLIN, 0}}};
-    const int ready = ::poll(waits.data(), waits.size(), milliseconds_until(deadline));
-    if (ready < 0 && errno != EINTR) return ReadOutcome::kFailed;
-    if (ready == 0) return ReadOutcome::kTimeout;
-    if (ready > 0 && waits[0].revents == 0) return ReadOutcome::kInterrupted;
+    if (const auto instead = wait(progress, deadline, interrupt)) return *instead;
   }
 }
 
 bool Connection::write(std::string_view bytes, std::chrono::milliseconds patience) {
   while (!bytes.empty() && !failed_) {
-    const ssize_t count = ::send(socket_, bytes.data(), bytes.size(), 0);
-    if (count >= 0) {
-      bytes.remove_prefix(static_cast<std::size_t>(count));
-    } else if (errno == EAGAIN) {
-      pollfd wait{socket_, POLLOUT, 0};
-      failed_ = ::poll(&wait, 1, static_cast<int>(patience.count())) == 0;
-    } else if (errno != EINTR) {
-      failed_ = true;
-    }
+    const auto [progress, sent] = stream_->send(bytes);
+    bytes.remove_prefix(sent);
+    if (progress == Progress::kDone) continue;
+    const bool waits = progress == Progress::kNeedsRead || progress == Progress::kNeedsWrite;
+    failed_ = !waits || wait(progress, Clock::now() + patience, -1).has_value();
   }
   return !failed_;
 }
 
 Peer Connection::peer() {
-  while (!ended_ && !failed_ && input_.size() < kPipelinedBytes && receive()) {
+  while (!ended_ && !failed_ && input_.size() < kPipelinedBytes && receive() == Progress::kDone) {
   }
   pollfd look{socket_, 0, 0};
   if (::poll(&look, 1, 0) > 0 && (look.revents & (POLLERR | POLLHUP | POLLNVAL)) != 0) failed_ = true;
@@ -86,6 +100,7 @@ Peer Connection::peer() {
 }
 
 void Connection::finish() {
+  stream_->end();
   ::shutdown(socket_, SHUT_WR);
   const auto deadline = Clock::now() + std::chrono::seconds(1);
   do {

@@ -2,8 +2,12 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+
+#include "server/byte_stream.h"
 
 namespace lily {
 
@@ -13,6 +17,12 @@ enum class ReadOutcome {
   kTimeout,      ///< the deadline passed
   kInterrupted,  ///< the interrupt descriptor became readable
   kFailed,       ///< the connection is broken
+};
+
+enum class HandshakeOutcome {
+  kDone,
+  kPlainText,  ///< an unencrypted request came instead; the connection now speaks the same way
+  kFailed,     ///< the client is gone, too slow or speaks something else
 };
 
 enum class Peer {
@@ -26,13 +36,17 @@ class Connection {
  public:
   using Clock = std::chrono::steady_clock;
 
-  explicit Connection(int socket);  ///< owns it; makes it non-blocking, without Nagle's delay
+  /// Owns the socket; makes it non-blocking, without Nagle's delay.
+  Connection(int socket, std::unique_ptr<ByteStream> stream);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
   /// Bytes received and not yet used; the reader erases what it took.
   [[nodiscard]] std::string& input() { return input_; }
+
+  /// Comes before all reads and writes.
+  HandshakeOutcome handshake(Clock::time_point deadline, int interrupt);
 
   /// Waits for bytes until `deadline`, or until `interrupt` (a descriptor, -1 for none) is readable; bytes
   /// win.
@@ -52,9 +66,14 @@ class Connection {
   void abort();
 
  private:
-  bool receive();  // one recv into input_; false when nothing was there
+  using Progress = ByteStream::Progress;
+  Progress receive();  // into input_
+  // Until the stream can go on; what came instead.
+  [[nodiscard]] std::optional<ReadOutcome> wait(Progress needs, Clock::time_point deadline,
+                                                int interrupt) const;
 
   int socket_;
+  std::unique_ptr<ByteStream> stream_;
   std::string input_;
   bool ended_ = false;
   bool failed_ = false;

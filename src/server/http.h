@@ -37,9 +37,10 @@ struct HttpResponse {
 
 /// What a client may take from us: memory, time and connections.
 struct HttpLimits {
-  std::size_t header_bytes = 32U << 10U;    ///< request line and headers; more is 431
-  std::size_t body_bytes = 32U << 20U;      ///< more is 413
-  std::size_t connections = 512;            ///< one thread each; more get 503
+  std::size_t header_bytes = 32U << 10U;        ///< request line and headers; more is 431
+  std::size_t body_bytes = 32U << 20U;          ///< more is 413
+  std::size_t connections = 512;                ///< one thread each; more get 503
+  std::chrono::milliseconds handshake{10'000};  ///< of TLS; then the connection is closed
   std::chrono::milliseconds idle{60'000};   ///< without a byte of a request; then the connection is closed
   std::chrono::milliseconds head{10'000};   ///< from the first byte to the end of the headers; then 408
   std::chrono::milliseconds body{60'000};   ///< from the headers to the end of the body; then 408

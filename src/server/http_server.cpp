@@ -94,6 +94,7 @@ struct HttpServer::Shared {
   std::vector<HttpRoute> routes;
   HttpLimits limits;
   HttpGate gate;
+  std::shared_ptr<const TlsIdentity> tls;
   Tripwire draining;
   Tripwire stopping;
 
@@ -102,6 +103,7 @@ struct HttpServer::Shared {
   std::set<Connection*> connections;
 
   void run(Connection& connection);
+  bool shake_hands(Connection& connection);
   void turn_away(Connection& connection, const std::string& reason);
   bool serve_one(Connection& connection, bool first);
   bool await_request(Connection& connection, bool first);
@@ -114,15 +116,31 @@ struct HttpServer::Shared {
 // to leave.
 void HttpServer::Shared::run(Connection& connection) {
   bool first = true;
-  while (serve_one(connection, first)) first = false;
+  while ((!first || shake_hands(connection)) && serve_one(connection, first)) first = false;
   const std::lock_guard lock(mutex);
   connections.erase(&connection);
   idle.notify_all();
 }
 
-// On the accepting thread, so without waiting for the client in any way.
+bool HttpServer::Shared::shake_hands(Connection& connection) {
+  switch (connection.handshake(Clock::now() + limits.handshake, stopping.descriptor())) {
+    case HandshakeOutcome::kDone:
+      return true;
+    case HandshakeOutcome::kPlainText:
+      refuse(connection, {.message = "this server speaks HTTPS: the URL has to begin with https://",
+                          .code = "bad_request"});
+      return false;
+    case HandshakeOutcome::kFailed:
+      break;
+  }
+  log::info("a connection ended within its TLS handshake");
+  return false;
+}
+
+// On the accepting thread, so without waiting for the client in any way: not for a handshake either.
 void HttpServer::Shared::turn_away(Connection& connection, const std::string& reason) {
   log::warn("connection refused: {}", reason);
+  if (tls != nullptr) return;
   HttpRequest unread;
   unread.id = random_id("req-");
   ResponseWriter(connection, unread, limits, /*last=*/true)
@@ -259,19 +277,18 @@ std::uint16_t bound_port(int listener) {
 
 }  // namespace
 
-Result<std::unique_ptr<HttpServer>> HttpServer::start(const HttpAddress& address,
-                                                      std::vector<HttpRoute> routes, const HttpLimits& limits,
-                                                      HttpGate gate) {
+Result<std::unique_ptr<HttpServer>> HttpServer::start(HttpOptions options, std::vector<HttpRoute> routes) {
   // A write to a closed socket must be an error of that call, not the end of the process.
   std::signal(SIGPIPE, SIG_IGN);
-  LILY_TRY(const int listener, bind_and_listen(address));
+  LILY_TRY(const int listener, bind_and_listen(options.address));
   std::unique_ptr<HttpServer> server(new HttpServer);
   server->listener_ = listener;
   server->port_ = bound_port(listener);
   server->shared_ = std::make_shared<Shared>();
   server->shared_->routes = std::move(routes);
-  server->shared_->limits = limits;
-  server->shared_->gate = std::move(gate);
+  server->shared_->limits = options.limits;
+  server->shared_->gate = std::move(options.gate);
+  server->shared_->tls = std::move(options.tls);
   server->acceptor_ = std::thread(&HttpServer::accept_loop, server.get());
   return server;
 }
@@ -297,7 +314,8 @@ void HttpServer::accept_loop() {
 }
 
 void HttpServer::admit(int socket) {
-  const auto connection = std::make_shared<Connection>(socket);
+  const auto connection = std::make_shared<Connection>(
+      socket, shared_->tls != nullptr ? shared_->tls->stream(socket) : plain_stream(socket));
   const std::lock_guard lock(shared_->mutex);
   if (shared_->connections.size() >= shared_->limits.connections) {
     shared_->turn_away(*connection, fmt::format("all {} connections are taken", shared_->limits.connections));

@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "server/http.h"
 #include "server/response_writer.h"
+#include "server/tls.h"
 
 namespace lily {
 
@@ -34,11 +35,17 @@ struct HttpAddress {
   std::uint16_t port = 8080;       ///< 0: any free one
 };
 
+struct HttpOptions {
+  HttpAddress address = {};
+  HttpLimits limits = {};
+  HttpGate gate = {};
+  std::shared_ptr<const TlsIdentity> tls = {};  ///< null: connections are not encrypted
+};
+
 class HttpServer {
  public:
   /// Binds and starts to serve. Errors name the address.
-  static Result<std::unique_ptr<HttpServer>> start(const HttpAddress& address, std::vector<HttpRoute> routes,
-                                                   const HttpLimits& limits, HttpGate gate = {});
+  static Result<std::unique_ptr<HttpServer>> start(HttpOptions options, std::vector<HttpRoute> routes);
   ~HttpServer();  ///< stop(0)
 
   [[nodiscard]] std::uint16_t port() const { return port_; }

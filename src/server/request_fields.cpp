@@ -93,7 +93,8 @@ void read_thinking_object(FieldReader& fields, std::optional<ApiError>& error, C
   FieldReader inner(*thinking, fields.path_of("thinking"), error);
   std::string type = "enabled";
   inner.string("type", type);
-  if (type != "enabled" && type != "disabled" && type != "adaptive" && type != "auto") {
+  if (type != "enabled" && type != "disabled" && type != "adaptive" && type != "between_tools" &&
+      type != "auto") {
     inner.fail("type", "expected enabled, disabled or adaptive, found " + describe(type));
   }
   out.template_options.enable_thinking = type != "disabled";
@@ -219,6 +220,20 @@ void read_format(FieldReader& format, std::optional<ApiError>& error, ChatReques
   if (schema == nullptr) return format.fail("json_schema.schema", "expected a JSON schema, found nothing");
   out.schema = std::make_shared<const Json>(*schema);
   out.schema_field = inner.path_of("schema");
+}
+
+void read_output_config(FieldReader& fields, std::optional<ApiError>& error, ChatRequest& out) {
+  const Json* config = fields.find("output_config");
+  if (config == nullptr) return;
+  FieldReader inner(*config, fields.path_of("output_config"), error);
+  // Thinking is asked for elsewhere in this protocol; the effort only limits it.
+  const bool thinks = out.template_options.enable_thinking;
+  read_effort(inner, "effort", out);
+  out.template_options.enable_thinking = thinks && out.template_options.enable_thinking;
+  const Json* format = inner.find("format");
+  if (format == nullptr) return;
+  FieldReader what(*format, inner.path_of("format"), error);
+  read_format(what, error, out);
 }
 
 void read_response_format(FieldReader& fields, std::optional<ApiError>& error, ChatRequest& out) {

@@ -33,6 +33,9 @@ void read_thinking(FieldReader& fields, std::optional<ApiError>& error, ChatRequ
 /// What `response_format` (or the responses API's `text.format`) holds.
 void read_format(FieldReader& format, std::optional<ApiError>& error, ChatRequest& out);
 
+/// Anthropic's `output_config`: an effort, and a format.
+void read_output_config(FieldReader& fields, std::optional<ApiError>& error, ChatRequest& out);
+
 /// `response_format`.
 void read_response_format(FieldReader& fields, std::optional<ApiError>& error, ChatRequest& out);
 

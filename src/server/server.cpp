@@ -69,8 +69,11 @@ Result<void> run_server(Engine& engine, const ServerOptions& options) {
   std::atomic<bool> draining = false;
   LILY_TRY_VOID(catch_signals());
   LILY_TRY(const auto http,
-           HttpServer::start(options.address, make_routes(engine, chat, metrics, std::move(served), draining),
-                             options.limits, Access(options.access, options.address.host)));
+           HttpServer::start({.address = options.address,
+                              .limits = options.limits,
+                              .gate = Access(options.access, options.address.host),
+                              .tls = options.tls},
+                             make_routes(engine, chat, metrics, std::move(served), draining)));
   engine.observe([&](FinishReason reason, const GenerationUsage& usage) { metrics.record(reason, usage); });
   if (options.on_ready) options.on_ready({options.address.host, http->port()});
 

@@ -21,6 +21,7 @@ struct ServerOptions {
   HttpAddress address;
   HttpLimits limits;
   AccessOptions access;
+  std::shared_ptr<const TlsIdentity> tls;  ///< null: plain HTTP
   /// How long answers under way may go on after SIGTERM or SIGINT.
   std::chrono::milliseconds drain{30'000};
   /// Called once, when connections are accepted: port 0 has become a real one.

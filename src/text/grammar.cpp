@@ -1,11 +1,13 @@
 #include "text/grammar.h"
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <string>
 #include <unordered_set>
 
 #include "base/check.h"
+#include "text/utf8.h"
 
 namespace lily {
 
@@ -30,6 +32,23 @@ Fragment Grammar::any_of(const std::vector<std::pair<std::uint8_t, std::uint8_t>
   const Fragment out{add_state(), add_state()};
   for (const auto& [first, last] : ranges) {
     add_edge(out.in, {.kind = Edge::Kind::kBytes, .first = first, .last = last, .target = out.out});
+  }
+  return out;
+}
+
+Fragment Grammar::beyond_ascii() {
+  const auto read = [&](StateId from, std::uint8_t first, std::uint8_t last, StateId to) {
+    add_edge(from, {.kind = Edge::Kind::kBytes, .first = first, .last = last, .target = to});
+  };
+  // due[n]: n more bytes from 0x80 to 0xBF are to come.
+  const std::array<StateId, 4> due = {add_state(), add_state(), add_state(), add_state()};
+  for (std::size_t n = 1; n < due.size(); ++n) read(due[n], 0x80, 0xBF, due[n - 1]);
+  const Fragment out{add_state(), due[0]};
+  for (const utf8::Form& form : utf8::kForms) {
+    const bool any_second = form.second_low == 0x80 && form.second_high == 0xBF;
+    const StateId second = any_second ? due[form.more + 1U] : add_state();
+    read(out.in, form.first_low, form.first_high, second);
+    if (!any_second) read(second, form.second_low, form.second_high, due[form.more]);
   }
   return out;
 }
@@ -113,24 +132,29 @@ Fragment Grammar::call(RuleId rule) {
   return repeat(rule, 1, 1);
 }
 
-// Knuth, Morris and Pratt's automaton: state n has seen the first n bytes of `end`, and no whole one.
+// Knuth, Morris and Pratt's automaton: state n has seen the first n bytes of `end`, and no whole one. A
+// character beyond ASCII leads back to the first from everywhere.
 Fragment Grammar::scan(std::string_view end, bool complete) {
-  LILY_CHECK(!end.empty(), "text up to nothing");
+  const bool ascii = std::ranges::all_of(end, [](char c) { return static_cast<std::uint8_t>(c) < 0x80; });
+  LILY_CHECK(!end.empty() && ascii, "text up to '{}'", end);
   std::vector<StateId> seen;
   for (std::size_t n = 0; n < end.size(); ++n) seen.push_back(add_state());
   const StateId out = add_state();
+  const Fragment wide = beyond_ascii();
+  link(wide.out, seen[0]);
   for (std::size_t n = 0; n < end.size(); ++n) {
-    std::array<std::size_t, 256> next{};
-    for (std::size_t byte = 0; byte < 256; ++byte) {
+    link(seen[n], wide.in);
+    std::array<std::size_t, 128> next{};
+    for (std::size_t byte = 0; byte < next.size(); ++byte) {
       std::string text(end.substr(0, n));
       text += static_cast<char>(byte);
       std::size_t length = text.size();
       while (length > 0 && !end.starts_with(std::string_view(text).substr(text.size() - length))) --length;
       next[byte] = length;
     }
-    for (std::size_t first = 0; first < 256;) {
+    for (std::size_t first = 0; first < next.size();) {
       std::size_t last = first;
-      while (last + 1 < 256 && next[last + 1] == next[first]) ++last;
+      while (last + 1 < next.size() && next[last + 1] == next[first]) ++last;
       const bool ends = next[first] == end.size();
       if (!ends || complete) {
         add_edge(seen[n], {.kind = Edge::Kind::kBytes,

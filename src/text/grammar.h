@@ -43,6 +43,8 @@ class Grammar {
   [[nodiscard]] Fragment bytes(std::uint8_t first, std::uint8_t last);
   /// Any byte of any of the ranges.
   [[nodiscard]] Fragment any_of(const std::vector<std::pair<std::uint8_t, std::uint8_t>>& ranges);
+  /// One character that is not ASCII, in UTF-8.
+  [[nodiscard]] Fragment beyond_ascii();
   [[nodiscard]] Fragment literal(std::string_view text);
   [[nodiscard]] Fragment sequence(const std::vector<Fragment>& parts);
   /// One of `parts`; of none, nothing can be spelled.
@@ -51,9 +53,9 @@ class Grammar {
   /// `least` to `most` times what `rule` spells.
   [[nodiscard]] Fragment repeat(RuleId rule, std::uint32_t least, std::uint32_t most);
   [[nodiscard]] Fragment call(RuleId rule);
-  /// Any text up to the first `end`, which is spelled too. Not empty.
+  /// Any characters up to the first `end`, which is spelled too. `end` is ASCII and not empty.
   [[nodiscard]] Fragment until(std::string_view end);
-  /// Any text that does not hold `end`.
+  /// Any characters that do not hold `end`.
   [[nodiscard]] Fragment without(std::string_view end);
 
   /// Lets a text that has come to `from` go on at `to`, both inside one rule: for what the pieces above

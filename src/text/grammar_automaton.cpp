@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "text/utf8.h"
 
 namespace lily {
 namespace {
@@ -156,12 +157,34 @@ GrammarAutomaton::Stack GrammarAutomaton::alike_stack(Stack stack) {
   return out;
 }
 
-// Inside strings most bytes lead back to where they came from.
+// Inside strings most characters lead back to where they came from. For the bytes beyond ASCII it is all or
+// none of them, as parts of whole characters.
 ByteSet GrammarAutomaton::loop_bytes(State state) {
   ByteSet out;
-  for (std::size_t byte = 0; byte < 256; ++byte)
+  for (std::size_t byte = 0; byte < 0x80; ++byte)
     out[byte] = step(state, static_cast<std::uint8_t>(byte)) == state;
+  if (wide_characters_loop(state)) {
+    for (std::size_t byte = 0x80; byte < 0x100; ++byte) out[byte] = true;
+  }
   return out;
+}
+
+bool GrammarAutomaton::wide_characters_loop(State state) {
+  const auto after = [&](const std::set<State>& from, unsigned first, unsigned last) {
+    std::set<State> to;
+    for (const State at : from) {
+      for (unsigned byte = first; byte <= last; ++byte) {
+        to.insert(at == kDead ? kDead : step(at, static_cast<std::uint8_t>(byte)));
+      }
+    }
+    return to;
+  };
+  const std::set<State> home = {state};
+  return std::ranges::all_of(utf8::kForms, [&](const utf8::Form& form) {
+    auto reached = after(after(home, form.first_low, form.first_high), form.second_low, form.second_high);
+    for (unsigned i = 0; i < form.more; ++i) reached = after(reached, 0x80, 0xBF);
+    return reached == home;
+  });
 }
 
 void GrammarAutomaton::search(const TokenTrie& trie, State state, TokenMask& out) {

@@ -69,6 +69,7 @@ class GrammarAutomaton {
   State intern(Configs begun);
   Stack push(Stack below, Grammar::StateId to);
   [[nodiscard]] ByteSet loop_bytes(State state);
+  [[nodiscard]] bool wide_characters_loop(State state);
   void search(const TokenTrie& trie, State state, TokenMask& out);
   [[nodiscard]] State alike(State state);
   [[nodiscard]] Stack alike_stack(Stack stack);

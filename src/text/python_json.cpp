@@ -158,41 +158,49 @@ std::string print_float(double value) {
   return text;
 }
 
-Result<void> print(const Json& value, int depth, std::string& out);
+// What stands between the parts of containers.
+struct Separators {
+  const char* item;
+  const char* value;
+};
+constexpr Separators kTemplate = {", ", ": "};
+constexpr Separators kCompact = {",", ":"};
 
-Result<void> print_array(const Json& array, int depth, std::string& out) {
+Result<void> print(const Json& value, int depth, const Separators& separators, std::string& out);
+
+Result<void> print_array(const Json& array, int depth, const Separators& separators, std::string& out) {
   out += '[';
   const char* separator = "";
   for (const Json& element : array) {
-    out += std::exchange(separator, ", ");
-    LILY_TRY_VOID(print(element, depth + 1, out));
+    out += std::exchange(separator, separators.item);
+    LILY_TRY_VOID(print(element, depth + 1, separators, out));
   }
   out += ']';
   return {};
 }
 
-Result<void> print_object(const Json& object, int depth, std::string& out) {
+Result<void> print_object(const Json& object, int depth, const Separators& separators, std::string& out) {
   out += '{';
   const char* separator = "";
   for (const auto& [key, value] : object.get_ref<const Json::object_t&>()) {
-    out += std::exchange(separator, ", ");
+    out += std::exchange(separator, separators.item);
     print_string(key, out);
-    out += ": ";
-    LILY_TRY_VOID(print(value, depth + 1, out));
+    out += separators.value;
+    LILY_TRY_VOID(print(value, depth + 1, separators, out));
   }
   out += '}';
   return {};
 }
 
-Result<void> print(const Json& value, int depth, std::string& out) {
+Result<void> print(const Json& value, int depth, const Separators& separators, std::string& out) {
   if (value.is_structured() && depth == kMaxTemplateJsonDepth) {
     return fail(ErrorCode::kInvalidArgument, "JSON nested deeper than {} levels", kMaxTemplateJsonDepth);
   }
   switch (value.type()) {
     case Json::value_t::array:
-      return print_array(value, depth, out);
+      return print_array(value, depth, separators, out);
     case Json::value_t::object:
-      return print_object(value, depth, out);
+      return print_object(value, depth, separators, out);
     case Json::value_t::string:
       print_string(value.get_ref<const std::string&>(), out);
       return {};
@@ -232,7 +240,13 @@ Result<Json> parse_template_json(std::string_view text) {
 
 Result<std::string> to_template_json(const Json& value) {
   std::string out;
-  LILY_TRY_VOID(print(value, 0, out));
+  LILY_TRY_VOID(print(value, 0, kTemplate, out));
+  return out;
+}
+
+Result<std::string> to_compact_json(const Json& value) {
+  std::string out;
+  LILY_TRY_VOID(print(value, 0, kCompact, out));
   return out;
 }
 

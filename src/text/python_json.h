@@ -23,6 +23,9 @@ Result<nlohmann::ordered_json> parse_template_json(std::string_view text);
 /// Python's repr. kInvalidArgument when nested too deep.
 Result<std::string> to_template_json(const nlohmann::ordered_json& value);
 
+/// The same without blanks: the shortest JSON text of a value of parse_template_json().
+Result<std::string> to_compact_json(const nlohmann::ordered_json& value);
+
 /// A scalar as Python's str() prints it: True, None, 1.0, and strings as they are.
 [[nodiscard]] std::string to_python_str(const nlohmann::ordered_json& scalar);
 

@@ -186,12 +186,25 @@ class RegexCompiler {
     }
     if (c == 'x' || c == 'u') {
       rest_.remove_prefix(1);
-      LILY_TRY(const std::uint32_t code, hex(c == 'x' ? 2 : 4));
+      if (c == 'u') return code_unit();
+      LILY_TRY(const std::uint32_t code, hex(2));
       return single(code);
     }
     const bool letter = (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z');
     if (letter) return fail(ErrorCode::kInvalidArgument, "\\{} is not supported", c);
     return single(next_char());
+  }
+
+  // Behind \u: characters beyond 0xFFFF are written as a surrogate pair.
+  Result<CharSet> code_unit() {
+    LILY_TRY(const std::uint32_t code, hex(4));
+    if (code < 0xD800 || code > 0xDFFF) return single(code);
+    if (code < 0xDC00 && rest_.starts_with("\\u")) {
+      rest_.remove_prefix(2);
+      LILY_TRY(const std::uint32_t low, hex(4));
+      if (low >= 0xDC00 && low <= 0xDFFF) return single(0x10000 + ((code - 0xD800) << 10U) + (low - 0xDC00));
+    }
+    return problem("half a surrogate pair is no character");
   }
 
   Result<CharSet> char_class() {
@@ -298,10 +311,7 @@ class RegexCompiler {
       }
     }
     if (!plain.empty()) parts.push_back(grammar_.any_of(plain));
-    if (set.others) {
-      const auto more = grammar_.rule(grammar_.bytes(0x80, 0xBF));
-      parts.push_back(grammar_.sequence({grammar_.bytes(0xC2, 0xF4), grammar_.repeat(more, 1, 3)}));
-    }
+    if (set.others) parts.push_back(grammar_.beyond_ascii());
     for (const std::string& other : set.listed) parts.push_back(grammar_.literal(other));
     return grammar_.choice(parts);
   }

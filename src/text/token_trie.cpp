@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "text/utf8.h"
+
 namespace lily {
 
 TokenTrie::TokenTrie(std::vector<Entry> entries) {
@@ -53,7 +55,7 @@ const TokenVocabulary::Split& TokenVocabulary::split(const ByteSet& bytes) const
     for (const TokenTrie::Entry& entry : entries_) {
       const bool all =
           std::ranges::all_of(entry.bytes, [&](char c) { return bytes[static_cast<std::uint8_t>(c)]; });
-      if (all) {
+      if (all && utf8::is_valid(entry.bytes)) {
         set_bit(inside, entry.id);
       } else {
         others.push_back(entry);

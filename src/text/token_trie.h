@@ -66,7 +66,8 @@ class TokenVocabulary {
   [[nodiscard]] const TokenTrie& all() const { return *all_; }
   [[nodiscard]] std::size_t mask_words() const { return words_; }
 
-  /// The tokens made of `bytes` alone, as a mask, and a tree of the others. Kept once computed.
+  /// The tokens made of `bytes` alone and of whole characters, as a mask, and a tree of the others. Kept once
+  /// computed.
   struct Split {
     TokenMask inside;
     TokenTrie others;

@@ -14,6 +14,15 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kMaxReferences = 32;  // a chain of references longer than this says nothing
 
+// Integers beyond 64 bits are binary values of parse_template_json.
+bool is_number(const Json& value) {
+  return value.is_number() || value.is_binary();
+}
+
+bool is_integer(const Json& value) {
+  return value.is_number_integer() || value.is_binary();
+}
+
 void add_named(std::string_view name, JsonTypes& out) {
   out.string |= name == "string";
   out.null |= name == "null";
@@ -28,7 +37,7 @@ void add_value(const Json& value, JsonTypes& out) {
   out.string |= value.is_string();
   out.null |= value.is_null();
   out.boolean |= value.is_boolean();
-  out.integer |= value.is_number_integer();
+  out.integer |= is_integer(value);
   out.number |= value.is_number_float();
   out.object |= value.is_object();
   out.array |= value.is_array();
@@ -72,15 +81,10 @@ bool equal_in_any_case(std::string_view text, std::string_view lower) {
 
 // 3.0 is the integer 3; beyond 2^53 a double no longer says which integer was meant.
 std::string integer_text(const Json& value, std::string_view text) {
-  if (value.is_number_integer() || value.is_binary()) return std::string(text);
+  if (is_integer(value)) return std::string(text);
   const double number = value.is_number_float() ? value.get<double>() : std::nan("");
   if (std::trunc(number) != number || std::abs(number) > 0x1p53) return "";
   return std::to_string(static_cast<std::int64_t>(number));
-}
-
-// Big integers are binary values of parse_template_json.
-bool is_number(const Json& value) {
-  return value.is_number() || value.is_binary();
 }
 
 // The JSON text where it is one of the types; else empty.

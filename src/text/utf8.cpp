@@ -3,31 +3,29 @@
 namespace lily::utf8 {
 namespace {
 
-// What a lead byte asks for: continuation bytes, and the range of the first of them (Unicode table 3-7).
+// What a first byte asks for: continuation bytes, and the range of the first of them.
 struct Lead {
-  int continuation = -1;  // -1: not a lead byte
-  unsigned char low = 0x80;
-  unsigned char high = 0xBF;
+  std::int8_t continuation = -1;  // -1: not a first byte
+  std::uint8_t low = 0;
+  std::uint8_t high = 0;
 };
 
-Lead classify(unsigned char byte) {
-  if (byte < 0x80) return {.continuation = 0};
-  if (byte < 0xC2) return {};
-  if (byte < 0xE0) return {.continuation = 1};
-  if (byte == 0xE0) return {.continuation = 2, .low = 0xA0};
-  if (byte == 0xED) return {.continuation = 2, .high = 0x9F};  // surrogates
-  if (byte < 0xF0) return {.continuation = 2};
-  if (byte == 0xF0) return {.continuation = 3, .low = 0x90};
-  if (byte < 0xF4) return {.continuation = 3};
-  if (byte == 0xF4) return {.continuation = 3, .high = 0x8F};
-  return {};
-}
+constexpr std::array<Lead, 256> kLeads = [] {
+  std::array<Lead, 256> leads{};
+  for (std::size_t byte = 0; byte < 0x80; ++byte) leads[byte].continuation = 0;
+  for (const Form& form : kForms) {
+    for (std::size_t byte = form.first_low; byte <= form.first_high; ++byte) {
+      leads[byte] = {static_cast<std::int8_t>(form.more + 1), form.second_low, form.second_high};
+    }
+  }
+  return leads;
+}();
 
 }  // namespace
 
 Sequence decode(std::string_view text) {
   const auto first = static_cast<unsigned char>(text[0]);
-  const Lead lead = classify(first);
+  const Lead lead = kLeads[first];
   if (lead.continuation == 0) return {Status::kValid, first, 1};
   if (lead.continuation < 0) return {Status::kInvalid, 0xFFFD, 1};
   char32_t code_point = first & (0x3FU >> lead.continuation);

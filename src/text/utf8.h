@@ -2,13 +2,33 @@
 // Rust and Python do it ("maximal subpart": each longest prefix of some valid sequence becomes one U+FFFD).
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
 namespace lily::utf8 {
 
 inline constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
+
+/// The forms of characters beyond ASCII (Unicode table 3-7): first byte, second byte, and how many more bytes
+/// from 0x80 to 0xBF follow.
+struct Form {
+  std::uint8_t first_low;
+  std::uint8_t first_high;
+  std::uint8_t second_low;
+  std::uint8_t second_high;
+  std::uint8_t more;
+};
+inline constexpr std::array<Form, 8> kForms = {{{0xC2, 0xDF, 0x80, 0xBF, 0},
+                                                {0xE0, 0xE0, 0xA0, 0xBF, 1},
+                                                {0xE1, 0xEC, 0x80, 0xBF, 1},
+                                                {0xED, 0xED, 0x80, 0x9F, 1},  // no surrogates
+                                                {0xEE, 0xEF, 0x80, 0xBF, 1},
+                                                {0xF0, 0xF0, 0x90, 0xBF, 2},
+                                                {0xF1, 0xF3, 0x80, 0xBF, 2},
+                                                {0xF4, 0xF4, 0x80, 0x8F, 2}}};
 
 enum class Status {
   kValid,

@@ -1,6 +1,8 @@
 """The prefix cache, deadlines, metrics and health, as a client sees them."""
 
+import itertools
 import re
+import threading
 import time
 import unittest
 
@@ -65,6 +67,78 @@ class Cache(ServerCase):
         base = "Once upon a time there was a small engine. " * 12
         for text in [base, base, base + "x", base, base[:-1], base[:-1] + "!", "x", "x", base[:200], base]:
             self.ask(talk(text))
+
+    def continue_ids(self, ids, **fields):
+        """The same on the completions route: exact tokens, no template."""
+        request = {"prompt": ids, "max_tokens": 6, "temperature": 0, **fields}
+        (_, answer), (_, expected) = (server.post(request, "/v1/completions") for server in (self.server, self.cold))
+        self.assertEqual(answer["choices"][0]["text"], expected["choices"][0]["text"], len(ids))
+        self.assertLess(cached(answer), len(ids))
+        return cached(answer)
+
+    def ids(self, seed, count):
+        return [256 + (seed * 7919 + i * i * 31) % 200 for i in range(count)]
+
+    def test_suffixes_of_every_size(self):
+        base = self.ids(1, 300)
+        self.continue_ids(base)
+        for suffix in (1, 2, 40):
+            self.assertGreaterEqual(self.continue_ids(base + self.ids(9 + suffix, suffix)), 256)
+
+    def test_the_same_a_shorter_and_another_last_token(self):
+        prompt = self.ids(2, 90)
+        for ids in (prompt, prompt, prompt + [300], prompt[:-1], prompt[:-1] + [301], prompt, [302], [302]):
+            self.continue_ids(ids)
+
+    def test_what_shares_too_little_starts_anew(self):
+        prompt = self.ids(3, 20)
+        self.continue_ids(prompt + self.ids(4, 30))
+        for other in (prompt + self.ids(5, 30), prompt[:1] + self.ids(6, 49), self.ids(7, 50)):
+            self.assertEqual(self.continue_ids(other), 0)
+
+    def test_prompts_shorter_than_the_convolution(self):
+        self.continue_ids(self.ids(8, 700))
+        for count in range(1, 6):
+            self.continue_ids(self.ids(20 + count, count))
+
+    def test_twenty_edits_in_the_middle(self):
+        """Agents shorten old tool results: what was cached behind them must be gone."""
+        turns = [{"role": "user", "content": "Read the files and remember 8675309."}]
+        previous = []
+        for i in range(20):
+            call = {"type": "function", "id": f"call_{i}", "function": {"name": "read", "arguments": {"path": f"{i}.txt"}}}
+            turns += [{"role": "assistant", "content": "", "tool_calls": [call]},
+                      {"role": "tool", "tool_call_id": f"call_{i}", "content": f"line {i * 7919} of the file. " * 6}]
+            if i % 2:
+                turns[2 + 2 * (i * 5 % (i + 1))]["content"] = "cut"
+            request = {"messages": turns, "temperature": 0, "max_tokens": 3, "chat_template_kwargs": {"enable_thinking": False}}
+            answer = self.ask(request)
+            tokens = self.server.post(request, "/tokenize")[1]["tokens"]
+            self.assertEqual(len(tokens), prompt_tokens(answer))
+            shared = max((sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(tokens, old)))
+                          for old in previous), default=0)
+            self.assertLessEqual(cached(answer), max(shared, 30))  # 30: what other tests' prompts begin with
+            previous.append(tokens)
+        self.ask({**request, "max_tokens": 40})
+
+    def test_requests_that_join_and_leave(self):
+        """Four conversations that meet in every phase; none finds a word of another."""
+        names = ["ann", "bob", "cleo", "dora"]
+        requests = [talk(f"I am {name}. {text}", system=f"You speak to {name}. " * 20, max_tokens=count)
+                    for name, text, count in zip(names, ["hi", "What is 2 + 3?", "long " * 300, "bye"], [120, 12, 12, 40])]
+        expected = [self.cold.post(request)[1]["choices"] for request in requests]
+        for _ in range(3):  # cold, then from the cache
+            answers = [None] * 4
+
+            def run(i):
+                answers[i] = self.server.post(requests[i])[1]["choices"]
+            threads = [threading.Thread(target=run, args=(i,)) for i in range(4)]
+            for thread in threads:
+                thread.start()
+                time.sleep(0.03)
+            for thread in threads:
+                thread.join()
+            self.assertEqual(answers, expected)
 
     def test_the_billing_line_does_not_defeat_it(self):
         line = "x-anthropic-billing-header: cc_version=2.1.100.7b4; cc_entrypoint=cli; cch={};\n"

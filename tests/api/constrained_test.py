@@ -135,6 +135,23 @@ class ForcedCalls(ToolCase):
         self.refused(chat(tools=[hard]), "tools[0].function.parameters.properties.x.pattern")
 
 
+class BracesInTheThought(ServerCase):
+    """A model whose thought looks like the answer, and whose answer would not be JSON."""
+
+    @classmethod
+    def setUpClass(cls):
+        chain = Chain.answer([b"Gladly: ", b"no JSON."], [b'{"answer": ', b'"no"}', b" {{ }"])
+        cls.start(write_chain(cls.folder() / "script", chain))
+
+    def test_only_the_answer_is_held_to_the_schema(self):
+        schema = {"type": "object", "properties": {"answer": {"type": "string", "maxLength": 5}}, "required": ["answer"],
+                  "additionalProperties": False}
+        for thinking in (True, False):
+            answer = self.both(chat(thinking=thinking, seed=4, max_tokens=200, response_format=json_schema(schema)))
+            self.assertEqual(list(json.loads(text_of(answer))), ["answer"])
+            self.assertEqual(text_of(answer, "reasoning_content"), '{"answer": "no"} {{ }' if thinking else None)
+
+
 class Budget(ServerCase):
     """A model that thinks for ever."""
 

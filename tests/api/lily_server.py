@@ -21,11 +21,13 @@ LILY = os.environ.get("LILY", "build/release/lily")
 class Server:
     """A running server; use it in a with statement."""
 
+    tls = None  # an ssl.SSLContext: connections are encrypted
+
     def __init__(self, model, *flags):
         command = [LILY, "serve", str(model), "--port", "0", "--threads", "1", "--log-level", "error", *map(str, flags)]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         line = self.process.stdout.readline()
-        found = re.search(r"http://127\.0\.0\.1:(\d+)", line)
+        found = re.search(r"https?://127\.0\.0\.1:(\d+)", line)
         if not found:
             raise RuntimeError(f"{command}: {line}{self.process.communicate()[1]}")
         self.port = int(found.group(1))
@@ -46,6 +48,8 @@ class Server:
     def request(self, method, path, body=None, headers=None):
         """(status, headers, body) of one request on a connection of its own."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=900)
+        if self.tls:
+            connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=900, context=self.tls)
         with contextlib.closing(connection):
             connection.request(method, path, body, headers or {})
             response = connection.getresponse()

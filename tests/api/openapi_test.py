@@ -44,7 +44,7 @@ REQUESTS = {
                              {"messages": MESSAGES, "logprobs": True, "top_logprobs": 2, "max_tokens": 5}],
     "/v1/completions": [{"prompt": "Hello", "logprobs": 1}, {"prompt": [1, 2, 3], "max_tokens": 2}],
     "/v1/responses": [{"input": "Hello"}, {"input": MESSAGES, "tools": [tool()], "temperature": 0, "max_output_tokens": 9}],
-    "/v1/messages": [{"messages": MESSAGES, "max_tokens": 200, "thinking": {"type": "enabled", "budget_tokens": 99},
+    "/v1/messages": [{"messages": MESSAGES, "max_tokens": 200, "thinking": {"type": "enabled", "budget_tokens": 99}, "output_config": {"effort": "low"},
                       "tools": [ANTHROPIC_TOOL], "temperature": 0}],
     "/v1/messages/count_tokens": [{"messages": MESSAGES, "system": "Be brief."}],
     "/tokenize": [{"content": "Hello"}, {"messages": MESSAGES}],

@@ -184,10 +184,28 @@ class Anthropic(Protocol):
                                ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "messages[0].content[0].type"),
                                ({"messages": user, "tools": [{"type": "web_search_20250305", "name": "w"}]}, "tools[0].type"),
                                ({"messages": user, "tool_choice": {"type": "any"}}, "tool_choice"),
+                               ({"messages": user, "output_config": {"format": {"type": "xml"}}}, "output_config.format.type"),
+                               ({"messages": user, "output_config": {"effort": "huge"}}, "output_config.effort"),
+                               ({"messages": user, "thread": {"type": "create"}}, "thread"),
                                ({"messages": user, "max_tokens": 0}, "max_tokens")):
             error = self.ask(request, 400)
             self.assertEqual((error["type"], error["error"]["type"]), ("error", "invalid_request_error"))
             self.assertIn(place, error["error"]["message"])
+
+    def test_threads_are_refused_as_clients_expect(self):
+        error = self.ask({"messages": [{"role": "user", "content": "hi"}],
+                          "thread": {"type": "continue", "previous_message_id": "msg_1"}}, 400)["error"]
+        self.assertEqual(error["details"], {"error_code": "thread_unsupported_request", "unsupported": ["thread"]})
+
+    def test_output_config(self):
+        schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+        answer = self.say("What is 17 + 25?", output_config={"format": {"type": "json_schema", "schema": schema}})
+        self.assertIsInstance(json.loads(answer["content"][0]["text"])["n"], int)
+        for effort, thinking, kinds in (("low", None, ["text"]), ("low", {"type": "adaptive"}, ["thinking", "text"]),
+                                        ("max", {"type": "disabled"}, ["text"])):
+            fields = {"thinking": thinking} if thinking else {}
+            answer = self.say("What is 17 + 25?", output_config={"effort": effort}, **fields)
+            self.assertEqual([block["type"] for block in answer["content"]], kinds)
 
 
 class Responses(Protocol):

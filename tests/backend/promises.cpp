@@ -41,6 +41,29 @@ std::vector<ModelSize> odd_sizes() {
   };
 }
 
+std::vector<ModelSize> mixed_sizes() {
+  return {
+      {.expert_width = 128, .bits = 3, .other_bits = 6},
+      {.expert_width = 128, .bits = 5, .other_bits = 4, .group_size = 32, .other_group_size = 128},
+      {.expert_width = 128, .bits = 8, .other_bits = 2, .group_size = 128, .other_group_size = 32},
+      {.expert_width = 128, .bits = 6, .other_bits = 3, .group_size = 128, .other_group_size = 64},
+  };
+}
+
+std::vector<ModelSize> dense_sizes() {
+  return {
+      {.dense_width = 192},
+      {.hidden = 320,
+       .attention = {true, false, false},
+       .query_heads = 6,
+       .kv_heads = 2,
+       .linear_key_heads = 2,
+       .linear_value_heads = 6,
+       .dense_width = 64},
+      {.bits = 6, .other_bits = 3, .group_size = 32, .dense_width = 384},
+  };
+}
+
 double relative_error(std::span<const float> got, std::span<const float> expected) {
   double error = 0;
   double norm = 0;

@@ -21,6 +21,10 @@ using Make = std::function<std::unique_ptr<Backend>()>;
 /// Sizes at which some backend has gone wrong: one query head, 1 to 8 of them a KV head, 1 to 4 value heads a
 /// key head, widths that fill no tile, odd vocabularies, 4- and 8-bit matrices mixed.
 [[nodiscard]] std::vector<ModelSize> odd_sizes();
+/// Every width of published mixed quantisations (2, 3, 5 and 6 bits beside 4 and 8) and every group size.
+[[nodiscard]] std::vector<ModelSize> mixed_sizes();
+/// Dense feed-forwards.
+[[nodiscard]] std::vector<ModelSize> dense_sizes();
 
 /// |got - expected| / |expected|; NaN, for which no comparison holds, where something is not a number.
 [[nodiscard]] double relative_error(std::span<const float> got, std::span<const float> expected);

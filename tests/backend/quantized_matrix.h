@@ -16,13 +16,13 @@ namespace lily::testing {
 class RandomMatrix {
  public:
   RandomMatrix(std::int64_t experts, std::int64_t out, std::int64_t in, int bits, std::uint32_t seed,
-               float size = 1.0F)
+               float size = 1.0F, int group_size = 64)
       : bytes_(1) {
     matrix_ = {.experts = experts,
                .out = out,
                .in = in,
                .bits = bits,
-               .group_size = 64,
+               .group_size = group_size,
                .weight = nullptr,
                .scales = nullptr,
                .biases = nullptr};
@@ -57,10 +57,13 @@ class RandomMatrix {
     const std::int64_t index = expert * m.out + row;
     std::vector<float> w(static_cast<std::size_t>(m.in));
     for (std::int64_t c = 0; c < m.in; ++c) {
-      const std::int64_t bit = c * m.bits;
-      const auto byte = static_cast<unsigned>(m.weight[index * m.row_bytes() + bit / 8]);
-      const unsigned code = (byte >> (bit % 8)) & ((1U << m.bits) - 1U);
-      const std::int64_t group = index * m.groups() + c / 64;
+      unsigned code = 0;  // bit by bit: a row is a stream of them
+      for (std::int64_t b = 0; b < m.bits; ++b) {
+        const std::int64_t bit = c * m.bits + b;
+        const auto byte = static_cast<unsigned>(m.weight[index * m.row_bytes() + bit / 8]);
+        code |= ((byte >> (bit % 8)) & 1U) << b;
+      }
+      const std::int64_t group = index * m.groups() + c / m.group_size;
       const float scale = bf16_to_f32(load_unaligned<std::uint16_t>(m.scales + group * 2));
       const float bias = bf16_to_f32(load_unaligned<std::uint16_t>(m.biases + group * 2));
       w[static_cast<std::size_t>(c)] = scale * static_cast<float>(code) + bias;

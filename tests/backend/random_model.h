@@ -27,6 +27,9 @@ struct ModelSize {
   std::int64_t shared_width = 128;
   int bits = 4;
   int other_bits = 8;  ///< of the router and of every third matrix
+  int group_size = 64;
+  int other_group_size = 64;     ///< of the same
+  std::int64_t dense_width = 0;  ///< above 0: a dense feed-forward and a tied head
 };
 
 class RandomModel {
@@ -40,10 +43,14 @@ class RandomModel {
     s.kv_heads = size.kv_heads;
     s.linear_key_heads = size.linear_key_heads;
     s.linear_value_heads = size.linear_value_heads;
-    s.experts = size.experts;
-    s.experts_per_token = size.experts_per_token;
-    s.expert_width = size.expert_width;
-    s.shared_width = size.shared_width;
+    if (size.dense_width > 0) {
+      s.dense_width = size.dense_width;
+    } else {
+      s.experts = size.experts;
+      s.experts_per_token = size.experts_per_token;
+      s.expert_width = size.expert_width;
+      s.shared_width = size.shared_width;
+    }
     s.rms_norm_eps = 1e-6F;
     s.rope_theta = 1e7;
     weights_.embed_tokens = matrix(1, s.vocab, s.hidden, 8.0F);
@@ -56,18 +63,24 @@ class RandomModel {
         layer.mixer = recurrent_weights();
         ++s.linear_layers;
       }
-      layer.mlp = moe_weights();
+      if (size.dense_width > 0) {
+        layer.mlp = mlp_weights();
+      } else {
+        layer.mlp = moe_weights();
+      }
       weights_.layers.push_back(std::move(layer));
     }
     weights_.norm = gain(s.hidden);
-    weights_.lm_head = matrix(1, s.vocab, s.hidden, 3.0F);
+    weights_.lm_head = size.dense_width > 0 ? weights_.embed_tokens : matrix(1, s.vocab, s.hidden, 3.0F);
   }
   [[nodiscard]] const ModelWeights& weights() const { return weights_; }
 
  private:
   QuantizedMatrix matrix(std::int64_t experts, std::int64_t out, std::int64_t in, float size = 1.0F) {
-    const int bits = ++count_ % 3 == 0 ? size_.other_bits : size_.bits;
-    matrices_.emplace_back(experts, out, in, bits, static_cast<std::uint32_t>(count_), size);
+    const bool other = ++count_ % 3 == 0;
+    matrices_.emplace_back(experts, out, in, other ? size_.other_bits : size_.bits,
+                           static_cast<std::uint32_t>(count_), size,
+                           other ? size_.other_group_size : size_.group_size);
     return matrices_.back().view();
   }
   Vector gain(std::int64_t n) {
@@ -115,6 +128,16 @@ class RandomModel {
     w.shared_gate_proj = matrix(1, s.shared_width, s.hidden);
     w.shared_up_proj = matrix(1, s.shared_width, s.hidden);
     w.shared_down_proj = matrix(1, s.hidden, s.shared_width);
+    return w;
+  }
+
+  MlpWeights mlp_weights() {
+    const Shapes& s = weights_.shapes;
+    MlpWeights w;
+    w.post_attention_layernorm = gain(s.hidden);
+    w.gate_proj = matrix(1, s.dense_width, s.hidden);
+    w.up_proj = matrix(1, s.dense_width, s.hidden);
+    w.down_proj = matrix(1, s.hidden, s.dense_width);
     return w;
   }
 

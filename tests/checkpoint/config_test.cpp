@@ -110,6 +110,35 @@ TEST(Config, TiedHead) {
   EXPECT_FALSE(parse_config(file.dump())->tie_word_embeddings);
 }
 
+TEST(Config, DenseMembersHaveNoExperts) {
+  json file = good();
+  file["model_type"] = "qwen3_5";
+  json& text = file["text_config"];
+  text["model_type"] = "qwen3_5_text";
+  for (const char* key :
+       {"num_experts", "num_experts_per_tok", "moe_intermediate_size", "shared_expert_intermediate_size"}) {
+    text.erase(key);
+  }
+  EXPECT_THAT(parse_config(file.dump()).error().message, HasSubstr("text_config.intermediate_size: missing"));
+  text["intermediate_size"] = 3584;
+  const auto config = parse_config(file.dump());
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_TRUE(config->is_dense());
+  EXPECT_EQ(config->model_type, "qwen3_5");
+  EXPECT_EQ(config->num_experts, 0);
+}
+
+TEST(Config, WidthsAndGroupsOfMixedQuantizations) {
+  json file = good();
+  file["quantization"] = {
+      {"group_size", 128}, {"bits", 3}, {"a", {{"bits", 6}}}, {"b", {{"bits", 5}, {"group_size", 32}}}};
+  const auto config = parse_config(file.dump());
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_EQ(config->quantization->defaults, (QuantizationSpec{.bits = 3, .group_size = 128}));
+  EXPECT_EQ(config->quantization->of("a"), (QuantizationSpec{.bits = 6, .group_size = 128}));
+  EXPECT_EQ(config->quantization->of("b"), (QuantizationSpec{.bits = 5, .group_size = 32}));
+}
+
 TEST(Config, RopeOfOlderFiles) {
   json file = good();
   file["text_config"].erase("rope_parameters");
@@ -168,11 +197,10 @@ constexpr auto kUnsupported = ErrorCode::kUnsupported;
 INSTANTIATE_TEST_SUITE_P(
     Architecture, BadConfigFile,
     ::testing::ValuesIn(std::vector<BadConfig>{
-        BadConfig{"dense", R"({"model_type":"qwen3_5"})", kUnsupported, "not supported yet"},
-        BadConfig{"dense_text", R"({"text_config":{"model_type":"qwen3_5_text"}})", kUnsupported,
-                  "not supported yet"},
+        BadConfig{"two_types", R"({"model_type":"qwen3_5"})", kCorrupt,
+                  "text_config.model_type: expected \"qwen3_5_text\", found \"qwen3_5_moe_text\""},
         BadConfig{"other", R"({"model_type":"llama"})", kUnsupported,
-                  "model_type: expected \"qwen3_5_moe\", found \"llama\""},
+                  "model_type: expected \"qwen3_5_moe\" or \"qwen3_5\", found \"llama\""},
         BadConfig{"no_type", R"({"model_type":null})", kCorrupt, "model_type"},
         BadConfig{"type_number", R"({"model_type":1})", kCorrupt, "model_type"},
         BadConfig{"text_config_list", R"({"text_config":[1]})", kCorrupt, "text_config: expected an object"},
@@ -226,7 +254,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadConfig{"too_few_experts", R"({"text_config":{"num_experts_per_tok":257}})", kCorrupt,
                   "num_experts_per_tok: 257 is more than num_experts 256"},
         BadConfig{"width", R"({"text_config":{"moe_intermediate_size":520}})", kUnsupported,
-                  "moe_intermediate_size: 520 is not a multiple of the quantization group size 64"},
+                  "moe_intermediate_size: 520 is not a multiple of 64, for quantization groups of 64"},
         BadConfig{"eps", R"({"text_config":{"rms_norm_eps":-1e-6}})", kCorrupt, "rms_norm_eps"},
         BadConfig{"eps_one", R"({"text_config":{"rms_norm_eps":1}})", kCorrupt, "rms_norm_eps"},
         BadConfig{"short_list", R"({"text_config":{"layer_types":["full_attention"]}})", kCorrupt,
@@ -247,16 +275,16 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Quantization, BadConfigFile,
     ::testing::ValuesIn(std::vector<BadConfig>{
-        BadConfig{"five_bits", R"({"quantization":{"bits":5}})", kUnsupported,
-                  "quantization.bits: expected 4 or 8, found 5"},
-        BadConfig{"group_32", R"({"quantization":{"group_size":32}})", kUnsupported,
-                  "quantization.group_size: expected 64, found 32"},
+        BadConfig{"seven_bits", R"({"quantization":{"bits":7}})", kUnsupported,
+                  "quantization.bits: expected 2 or 3 or 4 or 5 or 6 or 8, found 7"},
+        BadConfig{"group_16", R"({"quantization":{"group_size":16}})", kUnsupported,
+                  "quantization.group_size: expected 32 or 64 or 128, found 16"},
         BadConfig{"group_zero", R"({"quantization":{"group_size":0}})", kCorrupt, "quantization.group_size"},
         BadConfig{"mxfp4", R"({"quantization":{"mode":"mxfp4"}})", kUnsupported, "quantization.mode"},
         BadConfig{"no_bits", R"({"quantization":{"bits":null}})", kCorrupt, "quantization.bits: missing"},
         BadConfig{"list", R"({"quantization":[]})", kCorrupt, "quantization: expected an object"},
-        BadConfig{"override_bits", R"({"quantization":{"x.y":{"bits":6}}})", kUnsupported,
-                  "quantization.x.y.bits: expected 4 or 8, found 6"},
+        BadConfig{"override_bits", R"({"quantization":{"x.y":{"bits":1}}})", kUnsupported,
+                  "quantization.x.y.bits: expected 2 or 3 or 4 or 5 or 6 or 8, found 1"},
         BadConfig{"override_mode", R"({"quantization":{"x.y":{"mode":"nvfp4"}}})", kUnsupported,
                   "quantization.x.y.mode"},
         BadConfig{"unquantized_module", R"({"quantization":{"x.y":false}})", kUnsupported,

@@ -1,5 +1,6 @@
 """Every command but chat end to end on the embedded model; errors, exit codes, files."""
 
+import hashlib
 import json
 import os
 import pathlib
@@ -470,6 +471,41 @@ class Inspect(Folder):
         eight = json.loads(self.lily("inspect", "--json", "--kv-type", "q8"))
         self.assertEqual((report["kv_type"], eight["kv_type"]), ("bf16", "q8"))
         self.assertEqual(eight["kv_bytes_per_token"] * 512, report["kv_bytes_per_token"] * 272)
+
+    def test_verify(self):
+        out = self.folder / "model"
+        self.lily("synth", out, "--preset", "small")
+        self.assertIn("nothing to compare digests with", self.lily("inspect", out, "--verify"))
+        files = sorted(p for p in out.iterdir())
+        sums = "".join(f"{hashlib.sha256(p.read_bytes()).hexdigest()}  {p.name}\n" for p in files)
+        (out / "SHA256SUMS").write_text(sums)
+        report = json.loads(self.lily("inspect", out, "--verify", "--json"))
+        self.assertEqual((report["verified"]["files"], report["verified"]["against"]), (len(files), "SHA256SUMS"))
+        self.assertNotIn("verified", json.loads(self.lily("inspect", out, "--json")))
+
+        shard = next(out.glob("*.safetensors"))
+        body = bytearray(shard.read_bytes())
+        body[-1] ^= 1
+        shard.write_bytes(body)
+        done = lily.run("inspect", out, "--verify")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"{shard.name}: expected SHA-256", done.stdout)
+        self.assertIn("1 file is not what SHA256SUMS says", done.stderr)
+
+        other = self.folder / "other"
+        other.write_text(sums.replace(shard.name, "missing.safetensors"))
+        done = lily.run("inspect", out, "--checksums", other)
+        self.assertEqual((done.returncode, "missing.safetensors: listed, and missing" in done.stdout), (1, True))
+        other.write_text("not a digest\n")
+        self.fails("inspect", out, "--checksums", other, code=1, says=["line 1", "64 hexadecimal digits"])
+        self.fails("inspect", out, "--checksums", self.folder / "none", code=1, says="cannot open")
+        self.fails("inspect", "tiny", "--verify", code=2, says="expected a checkpoint directory")
+
+        (out / "SHA256SUMS").unlink()
+        index = out / "model.safetensors.index.json"
+        index.write_text(index.read_text().replace('"total_size": ', '"total_size": 1'))
+        done = lily.run("inspect", out, "--verify")
+        self.assertEqual((done.returncode, "total_size: 1" in done.stdout), (1, True))
 
     def test_a_damaged_checkpoint_is_reported_whole(self):
         out = self.folder / "model"

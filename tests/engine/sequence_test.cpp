@@ -8,13 +8,14 @@
 
 #include "engine/loaded_model.h"
 #include "model/forward.h"
+#include "tests/sanitized.h"
 
 namespace lily {
 namespace {
 
-std::unique_ptr<LoadedModel> open_tiny(const std::string& backend) {
+std::unique_ptr<LoadedModel> open_tiny(const std::string& backend, bool exact = false) {
   ModelOptions options;
-  options.backend = {.name = backend, .exact = false, .threads = 2, .isa = "auto"};
+  options.backend = {.name = backend, .exact = exact, .threads = 2, .isa = "auto"};
   options.max_seq = 1024;
   options.slots = 3;
   options.max_rows = 256;
@@ -152,6 +153,35 @@ TEST_P(SequenceOn, CutsOnTheGridChangeNothing) {
   auto cut = Sequence::create(model->pool());
   ASSERT_TRUE(whole.ok() && cut.ok());
   EXPECT_EQ(feed(*model, *whole, prompt), feed(*model, *cut, prompt, 64));
+}
+
+// However long the prompt is and however it is cut: what its tokens give one by one. Lengths beside every
+// size that a kernel or a page counts in.
+TEST(PromptLengths, GiveWhatSingleTokensGive) {
+  const auto model = open_tiny("cpu", /*exact=*/true);
+  ASSERT_NE(model, nullptr);
+  const auto tokens = ids(test::kThreadSanitizer ? 65 : 1023, 5);
+  std::vector<std::vector<float>> one_by_one;
+  auto stepwise = Sequence::create(model->pool());
+  ASSERT_TRUE(stepwise.ok());
+  for (const TokenId token : tokens) one_by_one.push_back(feed(*model, *stepwise, {token}));
+  const auto check = [&](std::size_t length, std::int64_t chunk) {
+    auto sequence = Sequence::create(model->pool());
+    ASSERT_TRUE(sequence.ok());
+    const std::vector<TokenId> prompt(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(length));
+    const auto logits = feed(*model, *sequence, prompt, chunk);
+    float largest = 0;
+    for (std::size_t i = 0; i < logits.size(); ++i) {
+      largest = std::max(largest, std::abs(logits[i] - one_by_one[length - 1][i]));
+    }
+    EXPECT_LT(largest, 5e-3F) << length << " tokens in steps of " << chunk;
+  };
+  if (test::kThreadSanitizer) return check(65, 7);
+  for (std::size_t length = 1; length <= 200; ++length) check(length, 0);
+  for (const std::size_t length : {255, 256, 257, 258, 259, 511, 512, 513, 514, 1023}) check(length, 0);
+  for (const std::int64_t chunk : {1, 7, 32, 64, 256}) {
+    for (const std::size_t length : {2, 63, 64, 65, 129, 200, 259}) check(length, chunk);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, SequenceOn, ::testing::Values("reference", "cpu"),

@@ -10,6 +10,7 @@
 #include "engine/engine.h"
 #include "tests/checkpoint/test_checkpoint.h"
 #include "tests/engine/cold_run.h"
+#include "tests/sanitized.h"
 #include "tests/text/small_tokenizer.h"
 
 namespace lily::testing {
@@ -19,6 +20,7 @@ using Tokens = std::vector<TokenId>;
 
 constexpr std::int64_t kMaxSeq = 1024;
 constexpr int kSlots = 3;
+constexpr std::int64_t kSessions = test::kThreadSanitizer ? 24 : 200;
 
 std::int64_t from_environment(const char* name, std::int64_t fallback) {
   const char* text = std::getenv(name);
@@ -221,7 +223,7 @@ class SessionTest : public ::testing::TestWithParam<bool> {
 };
 
 TEST_P(SessionTest, EveryAnswerIsThatOfAColdRun) {
-  const auto total = from_environment("LILY_SESSIONS", 200) / (GetParam() ? 8 : 1);  // exact is slow
+  const auto total = from_environment("LILY_SESSIONS", kSessions) / (GetParam() ? 8 : 1);  // exact is slow
   std::vector<Session> sessions;
   for (std::int64_t started = 0; started < total && !HasFatalFailure();) {
     while (sessions.size() < 6 && started < total) {

@@ -9,6 +9,7 @@
 
 #include "base/bf16.h"
 #include "checkpoint/shards.h"
+#include "checkpoint/synth.h"
 #include "checkpoint/synth_config.h"
 #include "tests/checkpoint/test_checkpoint.h"
 
@@ -44,6 +45,10 @@ const RecurrentWeights& recurrent(const ModelWeights& weights, std::size_t layer
   return std::get<RecurrentWeights>(weights.layers[layer].mixer);
 }
 
+const MoeWeights& moe(const ModelWeights& weights, std::size_t layer) {
+  return std::get<MoeWeights>(weights.layers[layer].mlp);
+}
+
 std::vector<float> floats(const testing::TestTensor& tensor) {
   std::vector<float> values;
   for (std::size_t i = 0; i < tensor.bytes.size(); i += 2) {
@@ -75,7 +80,7 @@ TEST(Weights, EveryFieldIsItsTensor) {
   EXPECT_EQ(attention.k_norm, floats(made.tensor(in_model("layers.3.self_attn.k_norm.weight"))));
   EXPECT_EQ(attention.q_proj.out, 2 * 2 * kHeadDim);
 
-  const QuantizedMatrix& down = weights->layers[2].mlp.down_proj;
+  const QuantizedMatrix& down = moe(*weights, 2).down_proj;
   const std::string module = in_model("layers.2.mlp.switch_mlp.down_proj");
   EXPECT_EQ(down.experts, 8);
   EXPECT_EQ(down.out, 64);
@@ -83,7 +88,7 @@ TEST(Weights, EveryFieldIsItsTensor) {
   EXPECT_EQ(bytes_of(down.weight, 8 * 64 * down.row_bytes()), made.tensor(module + ".weight").bytes);
   EXPECT_EQ(bytes_of(down.scales, 8 * 64 * 2 * down.groups()), made.tensor(module + ".scales").bytes);
   EXPECT_EQ(bytes_of(down.biases, 8 * 64 * 2 * down.groups()), made.tensor(module + ".biases").bytes);
-  EXPECT_EQ(weights->layers[2].mlp.gate.bits, 8);
+  EXPECT_EQ(moe(*weights, 2).gate.bits, 8);
   EXPECT_EQ(weights->lm_head.out, 96);
   EXPECT_NE(weights->lm_head.weight, weights->embed_tokens.weight);
 }
@@ -117,8 +122,7 @@ TEST(Weights, MtpAndVisionTensorsChangeNothing) {
   for (std::size_t layer = 0; layer < 3; ++layer) {
     EXPECT_EQ(recurrent(*more, layer).input_layernorm, recurrent(*plain, layer).input_layernorm);
     EXPECT_EQ(recurrent(*more, layer).norm, recurrent(*plain, layer).norm);
-    EXPECT_EQ(more->layers[layer].mlp.post_attention_layernorm,
-              plain->layers[layer].mlp.post_attention_layernorm);
+    EXPECT_EQ(moe(*more, layer).post_attention_layernorm, moe(*plain, layer).post_attention_layernorm);
   }
 }
 
@@ -155,7 +159,7 @@ TEST(Weights, BitsAreWhatTheTensorHolds) {
   holds_8.reshape(kUp + ".weight", DType::kU32, {8, 64, 16});
   const auto weights = load(holds_8);
   ASSERT_TRUE(weights.ok()) << weights.error().message;
-  EXPECT_EQ(weights->layers[2].mlp.up_proj.bits, 8);
+  EXPECT_EQ(moe(*weights, 2).up_proj.bits, 8);
 }
 
 // B124, and whatever else a matrix of three tensors can have wrong.
@@ -293,7 +297,7 @@ TEST(Weights, TextOnlyNames) {
   made.config = text;
   const auto weights = load(made);
   ASSERT_TRUE(weights.ok()) << weights.error().message;
-  EXPECT_EQ(weights->layers[3].mlp.gate.bits, 8);
+  EXPECT_EQ(moe(*weights, 3).gate.bits, 8);
 }
 
 TEST(Weights, TellsAllThatIsWrongAtOnce) {
@@ -367,11 +371,46 @@ TEST_P(ReferenceWeights, Load) {
   ASSERT_TRUE(weights.ok()) << weights.error().message;
   for (const LayerWeights& layer : weights->layers) {
     // Gains are 1 + 0.1 N, with the 1 already in them.
-    EXPECT_THAT(layer.mlp.post_attention_layernorm, Each(AllOf(::testing::Gt(0.3F), ::testing::Lt(1.7F))));
+    EXPECT_THAT(std::get<MoeWeights>(layer.mlp).post_attention_layernorm,
+                Each(AllOf(::testing::Gt(0.3F), ::testing::Lt(1.7F))));
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Checkpoints, ReferenceWeights, ::testing::Values("small", "wide"));
+
+// The published dense shapes in every format: nothing missing, nothing left, the tied head counted once.
+TEST(Weights, DenseModelsLoadInEveryFormat) {
+  for (const int bits : {2, 3, 4, 5, 6, 8}) {
+    for (const int group_size : {32, 64, 128}) {
+      const TempDir dir;
+      const std::string path = dir.string() + "/m";
+      const auto made = synthesize({.out = path,
+                                    .preset = "small-dense",
+                                    .quantization = {.bits = bits, .group_size = group_size},
+                                    .threads = 1,
+                                    .tokenizer_from = {}});
+      ASSERT_TRUE(made.ok()) << made.error().message;
+      const auto weights = load(path);
+      ASSERT_TRUE(weights.ok()) << weights.error().message;
+      const auto& mlp = std::get<MlpWeights>(weights->layers[1].mlp);
+      EXPECT_EQ(mlp.down_proj.in, 384);
+      EXPECT_EQ(mlp.down_proj.bits, bits);
+      EXPECT_EQ(mlp.down_proj.groups(), 384 / group_size);
+      EXPECT_EQ(weights->lm_head.weight, weights->embed_tokens.weight);
+      EXPECT_EQ(weights->stored_bytes().head, 0);
+      EXPECT_EQ(weights->token_bytes().head, weights->stored_bytes().embedding);
+      EXPECT_EQ(weights->token_bytes().experts, 0);
+      EXPECT_EQ(weights->token_bytes().dense_mlps, 4 * 3 * mlp.down_proj.bytes());
+    }
+  }
+}
+
+// An override may ask for groups that an input is no multiple of.
+TEST(Weights, GroupsMustBeWhole) {
+  TestCheckpoint made;
+  made.config["quantization"][kUp] = {{"group_size", 128}};
+  EXPECT_THAT(load(made).error().message, HasSubstr("64 inputs are no whole number of groups of 128"));
+}
 
 TEST(Weights, EmbeddedModelLoads) {
   const auto weights = load("tiny");

@@ -24,7 +24,8 @@ enum class Ending { kRunning, kComplete, kClientGone };
 class HttpServerTest : public ::testing::Test {
  protected:
   void start(const HttpLimits& limits = {}) {
-    auto started = HttpServer::start({.host = "127.0.0.1", .port = 0}, routes(), limits);
+    auto started =
+        HttpServer::start({.address = {.host = "127.0.0.1", .port = 0}, .limits = limits}, routes());
     ASSERT_TRUE(started.ok()) << started.error().message;
     server_ = std::move(started).value();
   }
@@ -336,10 +337,10 @@ TEST_F(HttpServerTest, StopBreaksOffWhatDoesNotEnd) {
 
 TEST_F(HttpServerTest, ATakenPortIsAnError) {
   start();
-  const auto second = HttpServer::start({.host = "127.0.0.1", .port = server_->port()}, {}, {});
+  const auto second = HttpServer::start({.address = {.host = "127.0.0.1", .port = server_->port()}}, {});
   ASSERT_FALSE(second.ok());
   EXPECT_THAT(second.error().message, HasSubstr(std::to_string(server_->port())));
-  EXPECT_FALSE(HttpServer::start({.host = "no such host.invalid", .port = 0}, {}, {}).ok());
+  EXPECT_FALSE(HttpServer::start({.address = {.host = "no such host.invalid", .port = 0}}, {}).ok());
 }
 
 }  // namespace

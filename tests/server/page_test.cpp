@@ -20,7 +20,7 @@ using ::testing::StartsWith;
 class PageTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto started = HttpServer::start({.host = "127.0.0.1", .port = 0}, page_routes(), {});
+    auto started = HttpServer::start({.address = {.host = "127.0.0.1", .port = 0}}, page_routes());
     ASSERT_TRUE(started.ok()) << started.error().message;
     server_ = std::move(started).value();
   }

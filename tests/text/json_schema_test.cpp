@@ -8,6 +8,7 @@
 
 #include "tests/text/small_tokenizer.h"
 #include "text/grammar_automaton.h"
+#include "text/python_json.h"
 #include "text/utf8.h"
 
 namespace lily {
@@ -25,7 +26,7 @@ std::shared_ptr<const TokenVocabulary> vocabulary() {
 }
 
 GrammarAutomaton automaton(const std::string& schema) {
-  auto grammar = json_schema_grammar(Json::parse(schema));
+  auto grammar = json_schema_grammar(*parse_template_json(schema));
   if (!grammar.ok()) {
     ADD_FAILURE() << schema << ": " << grammar.error().message;
     return {*json_schema_grammar(Json::parse("{}")), vocabulary()};
@@ -47,7 +48,8 @@ void expect(const std::string& schema, const std::vector<std::string>& good,
 }
 
 std::string refusal(const std::string& schema) {
-  const auto grammar = json_schema_grammar(Json::parse(schema));
+  const auto json = parse_template_json(schema);  // as requests are, unless they are too deep for that
+  const auto grammar = json_schema_grammar(json.ok() ? *json : Json::parse(schema));
   return grammar.ok() ? "" : grammar.error().message;
 }
 
@@ -70,6 +72,13 @@ TEST(JsonSchema, Scalars) {
   expect(R"({"const":{"a":[1]}})", {R"({"a":[1]})"}, {R"({"a": [1]})"});
 }
 
+TEST(JsonSchema, IntegersBeyond64BitsAreExact) {
+  expect(R"({"const":123456789012345678901234567890})", {"123456789012345678901234567890"},
+         {"123456789012345678901234567891", "1.2345678901234568e+29"});
+  expect(R"({"enum":[18446744073709551616,{"id":-99999999999999999999}]})",
+         {"18446744073709551616", R"({"id":-99999999999999999999})"}, {"18446744073709551615"});
+}
+
 TEST(JsonSchema, Bounds) {
   const auto integers = [](const std::string& bounds, std::int64_t first, std::int64_t last) {
     GrammarAutomaton matcher = automaton("{\"type\":\"integer\"," + bounds + "}");
@@ -89,6 +98,13 @@ TEST(JsonSchema, Bounds) {
          {"-0.5", "1.1", "2", "-0", "1e3"});
   expect(R"({"type":"number","exclusiveMinimum":0})", {"0.1", "3", "0.001", "12.5"}, {"0", "0.0", "-1"});
   expect(R"({"type":"number","maximum":-2})", {"-2", "-2.5", "-30", "-2.0"}, {"-1.9", "0", "2"});
+  // What numbers cannot reach limits nothing, and what they would have to reach cannot be kept.
+  expect(R"({"type":"integer","minimum":0,"maximum":18446744073709551615})", {"0", "999999999999999999"},
+         {"-1"});
+  expect(R"({"type":"integer","minimum":-99999999999999999999999,"maximum":3})", {"-7", "3"}, {"4"});
+  EXPECT_THAT(refusal(R"({"type":"integer","minimum":99999999999999999999999})"),
+              HasSubstr("found 99999999999999999999999"));
+  expect(R"({"type":"integer","minimum":1,"exclusiveMinimum":true})", {"2"}, {"1"});
   EXPECT_THAT(refusal(R"({"type":"integer","minimum":2,"maximum":1})"), HasSubstr("no number"));
   EXPECT_THAT(refusal(R"({"type":"number","minimum":0.5})"), HasSubstr("minimum"));
 }
@@ -105,11 +121,34 @@ TEST(JsonSchema, Strings) {
   expect(R"({"type":"string","format":"date"})", {"\"2026-11-30\""}, {"\"2026-13-01\"", "\"today\""});
   expect(R"({"type":"string","format":"date-time"})", {"\"2026-11-30T08:00:00Z\""}, {"\"2026-11-30\""});
   expect(R"({"type":"string","format":"whatever"})", {"\"x\""}, {"1"});
+  expect(R"({"pattern":"^\\ud83d\\ude00$"})", {"\"😀\""}, {"\"\xF0\x9F\""});
+  EXPECT_THAT(refusal(R"({"pattern":"\\ud83d"})"), HasSubstr("surrogate"));
   EXPECT_THAT(refusal(R"x({"pattern":"(?=a)"})x"), HasSubstr("pattern"));
   EXPECT_THAT(refusal(R"({"pattern":"a(b"})"), HasSubstr("pattern"));
   EXPECT_THAT(refusal(R"({"pattern":"\\bx"})"), HasSubstr("pattern"));
   EXPECT_THAT(refusal(R"({"pattern":"[z-a"})"), HasSubstr("pattern"));
   EXPECT_THAT(refusal(R"({"pattern":"a**"})"), HasSubstr("pattern"));
+}
+
+// Bytes that are no characters fit nowhere, however the string is limited.
+TEST(JsonSchema, StringsAreUtf8) {
+  const std::vector<std::string> characters = {"\u0080", "é",      "\u07ff", "\u0800", "漢",
+                                               "\ud7ff", "\ue000", "\uffff", "😀",     "\U0010ffff"};
+  const std::vector<std::string> broken = {
+      "\x80",         "\xC3",         "\xC0\x80",         "\xE6\xBC",         "\xE0\x9F\xBF",
+      "\xED\xA0\x80", "\xF0\x9F\x98", "\xF0\x8F\xBF\xBF", "\xF4\x90\x80\x80", "\xF5\x80\x80\x80",
+      "\xFF",         "é\xA9"};
+  for (const char* schema : {R"({"type":"string"})", R"({"type":"string","maxLength":2})",
+                             R"({"pattern":"^.$"})", R"({"pattern":"[^a]"})", R"({"type":"object"})"}) {
+    const bool object = std::string_view(schema).find("object") != std::string_view::npos;
+    GrammarAutomaton matcher = automaton(schema);
+    const auto takes = [&](const std::string& text) {
+      return accepts(matcher, object ? "{\"" + text + "\":1}" : "\"" + text + "\"");
+    };
+    for (const std::string& text : characters) EXPECT_TRUE(takes(text)) << schema << " " << text;
+    for (const std::string& text : broken)
+      EXPECT_FALSE(takes(text)) << schema << " " << testing::PrintToString(text);
+  }
 }
 
 TEST(JsonSchema, Objects) {
@@ -173,7 +212,7 @@ TEST(JsonSchema, WhatItCannotTakeIsNamed) {
 // The mask says of every token what reading its bytes says.
 TEST(GrammarAutomaton, MasksAgreeWithReading) {
   const Tokenizer tokenizer = *Tokenizer::parse(test::tiny_tokenizer_json());
-  const std::string text = R"({"name": "a \"b\" é", "tags": ["x", "yy"], "n": 12, "o": {"k": null}})";
+  const std::string text = R"({"name": "a \"b\" é😀", "tags": ["x", "yy"], "n": 12, "o": {"k": null}})";
   for (const std::string& schema :
        {std::string("{}"),
         std::string(
@@ -196,6 +235,37 @@ TEST(GrammarAutomaton, MasksAgreeWithReading) {
       ASSERT_NE(state, GrammarAutomaton::kDead);
     }
     EXPECT_TRUE(matcher.accepts(state));
+  }
+}
+
+// Tokens that hold whole characters, parts of them and both.
+TEST(GrammarAutomaton, MasksKnowWholeCharacters) {
+  const Tokenizer tokenizer = test::parse(test::small_tokenizer_json({{"\xC3", "\xA9"},
+                                                                      {"\xE6", "\xBC"},
+                                                                      {"\xE6\xBC", "\xA2"},
+                                                                      {"a", "\xE6\xBC\xA2"},
+                                                                      {"\xE6\xBC\xA2", "\xC3"},
+                                                                      {"\xF0", "\x9F"},
+                                                                      {"\xA2", "\""},
+                                                                      {"\xC3\xA9", "\""},
+                                                                      {"\xED", "\xA0"}}));
+  const auto small = std::make_shared<const TokenVocabulary>(tokenizer);
+  for (const char* schema : {R"({"type":"string"})", R"({"type":"string","maxLength":2})",
+                             R"({"pattern":"^[^a]*$"})", R"({"pattern":"^[é漢a]*$"})"}) {
+    auto grammar = json_schema_grammar(Json::parse(schema));
+    ASSERT_TRUE(grammar.ok()) << grammar.error().message;
+    GrammarAutomaton matcher(std::move(grammar).value(), small);
+    for (const char* begun : {"\"", "\"\xC3", "\"\xE6", "\"\xE6\xBC", "\"\xF0\x9F", "\"é"}) {
+      const auto state = matcher.read(matcher.start(), begun);
+      if (state == GrammarAutomaton::kDead) continue;
+      TokenMask mask;
+      matcher.allowed(state, mask);
+      for (TokenId id = 0; id < 265; ++id) {
+        const bool leads_on = matcher.read(state, tokenizer.bytes(id)) != GrammarAutomaton::kDead;
+        EXPECT_EQ(has_bit(mask, id), leads_on)
+            << schema << " " << begun << " " << testing::PrintToString(tokenizer.bytes(id));
+      }
+    }
   }
 }
 
@@ -226,8 +296,8 @@ TEST(GrammarAutomaton, RandomDrawsAreJson) {
         state = matcher.read(state, tokenizer.bytes(id));
       }
       ASSERT_TRUE(matcher.accepts(state)) << text;
-      // Strings may hold bytes that are no characters.
-      EXPECT_TRUE(Json::accept(utf8::sanitize(text))) << text;
+      EXPECT_TRUE(utf8::is_valid(text)) << testing::PrintToString(text);
+      EXPECT_TRUE(Json::accept(text)) << text;
     }
   }
 }

@@ -5,6 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "tests/text/small_tokenizer.h"
+#include "text/chat_template.h"
+
 namespace lily {
 namespace {
 
@@ -134,6 +137,11 @@ TEST(ToolCallParser, TextAroundCallsIsText) {
   EXPECT_EQ(parse_every_way("if a < b: \xF0\x9F\x98\x80 " + markup("ping", {})),
             (Parsed{"if a < b: \xF0\x9F\x98\x80", {{"ping", "{}"}}}));
   EXPECT_EQ(parse_every_way("no call \n\n"), (Parsed{"no call \n\n", {}}));
+  const std::string unopened =
+      "I will look.\n\n<function=read>\n<parameter=path>\na\n</parameter>\n</function>";
+  const Parsed looked{"I will look.", {{"read", R"({"path":"a"})"}}};
+  EXPECT_EQ(parse_every_way(unopened), looked);
+  EXPECT_EQ(parse_every_way(unopened + "\n</tool_call>"), looked);
 }
 
 TEST(ToolCallParser, SeveralCalls) {
@@ -242,6 +250,25 @@ TEST(ToolCallParser, AnUnknownFunctionInWholeMarkupIsACall) {
   EXPECT_EQ(parse_every_way(markup("other", {{"x", "1"}})), call("other", R"({"x":"1"})"));
 }
 
+// What the template writes of a call in the history is read as the same call.
+TEST(ToolCallParser, RenderedAndReadAgainArgumentsAreTheSame) {
+  const ChatTemplate chat = ChatTemplate::recognise(test::tiny_file("chat_template.jinja")).value();
+  for (const std::string arguments :
+       {R"({"s":"      - item: two\n        keep: yes\n","n":3,"dry":true})", R"({"s":"\n"})", R"({"s":""})",
+        R"({"s":" \r\n","u":null,"tags":["a",[1]],"o":{"k":"v"}})", R"({"s":"}{\"\\","y":-1.5})", "{}"}) {
+    const Json call = {{"type", "function"},
+                       {"function", {{"name", "set"}, {"arguments", Json::parse(arguments)}}}};
+    const Json messages = {{{"role", "user"}, {"content", "x"}},
+                           {{"role", "assistant"}, {"content", ""}, {"tool_calls", Json::array({call})}}};
+    const std::string text = chat.render(messages, nullptr, {.add_generation_prompt = false}).value();
+    const std::size_t begin = text.find("<tool_call>");
+    const Parsed parsed =
+        parse_every_way(std::string_view(text).substr(begin, text.rfind("<|im_end|>") - begin));
+    ASSERT_EQ(parsed.calls.size(), 1U) << text;
+    EXPECT_EQ(Json::parse(parsed.calls[0].arguments), Json::parse(arguments)) << text;
+  }
+}
+
 // A token limit may cut anywhere: the call is there from its name on, and its arguments are JSON.
 TEST(ToolCallParser, CutOffAnywhere) {
   const std::string text = "Hm.\n\n" + markup("read", {{"path", "a\nb"}, {"mode", "c"}});
@@ -257,7 +284,8 @@ TEST(ToolCallParser, CutOffAnywhere) {
 }
 
 TEST(ToolCallParser, CutOffBeforeItsNameACallIsNothing) {
-  for (const std::string_view text : {"Hm.\n<tool_call>", "Hm. <tool_call>\n<func", "Hm. <tool_call>\n<function=re"}) {
+  for (const std::string_view text :
+       {"Hm.\n<tool_call>", "Hm. <tool_call>\n<func", "Hm. <tool_call>\n<function=re"}) {
     EXPECT_EQ(parse({text}, true), (Parsed{"Hm.", {}})) << text;
     EXPECT_EQ(parse({text}, false).text, text);
   }

@@ -49,9 +49,11 @@ const std::string kRead = call("read", {{"path", "a\nb <x>"}, {"n", "3"}, {"mode
 
 TEST(ToolGrammar, RequiredIsCallsAlone) {
   expect({.required = true},
-         {kRead, "\n\n" + kRead, kRead + "\n" + call("bare", {}), call("read", {{"path", ""}, {"tag", "x"}}),
+         {kRead, "\n\n" + kRead, kRead + "\n" + call("bare", {}),
+          call("read", {{"path", "漢<😀"}, {"tag", "x"}}), call("read", {{"path", ""}, {"tag", "x"}}),
           call("odd", {{"x", "anything at all"}}), call("odd", {})},
          {"", "text", "text " + kRead, kRead + " text", call("read", {{"path", "a"}}),
+          call("read", {{"path", "\xE6\xBC"}, {"tag", "x"}}),
           call("read", {{"path", "a"}, {"n", "0"}, {"tag", "x"}}),
           call("read", {{"path", "a"}, {"mode", "x"}, {"tag", "x"}}),
           call("read", {{"path", "a"}, {"tag", "X"}}), call("read", {{"tag", "x"}, {"path", "a"}}),
@@ -62,9 +64,10 @@ TEST(ToolGrammar, RequiredIsCallsAlone) {
 
 TEST(ToolGrammar, OtherwiseTextMayHoldCalls) {
   expect({.strict = {"read"}},
-         {"", "text", "a < b <tool_cal", "text\n\n" + kRead, kRead + "\n" + kRead + "\nmore text",
-          call("odd", {{"x", "[1,1]"}})},
-         {"text <tool_call>", "<tool_call>\n{", call("read", {{"path", "a"}}), kRead + call("write", {})});
+         {"", "text", "a < b <tool_cal", "漢<é" + kRead + "😀", "text\n\n" + kRead,
+          kRead + "\n" + kRead + "\nmore text", call("odd", {{"x", "[1,1]"}})},
+         {"text <tool_call>", "<tool_call>\n{", "\xE6\xBC" + kRead, call("read", {{"path", "a"}}),
+          kRead + call("write", {})});
 }
 
 TEST(ToolGrammar, StrictFunctionsAreKeptOrNamed) {

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Compares `lily logits` with transformers' Qwen3_5MoeForCausalLM in f32 on the same (dequantised) weights.
+"""Compares `lily logits` with transformers' Qwen3_5MoeForCausalLM, or Qwen3_5ForCausalLM of a dense model, in f32 on the
+same (dequantised) weights.
 
     python3 tools/parity/transformers_logits.py --lily build/release/lily [--model models/tiny] [--text FILE]
 
@@ -15,6 +16,8 @@ from pathlib import Path
 try:
     import numpy as np
     import torch
+    from transformers.models.qwen3_5.configuration_qwen3_5 import Qwen3_5TextConfig
+    from transformers.models.qwen3_5.modeling_qwen3_5 import Qwen3_5ForCausalLM
     from transformers.models.qwen3_5_moe.configuration_qwen3_5_moe import Qwen3_5MoeTextConfig
     from transformers.models.qwen3_5_moe.modeling_qwen3_5_moe import Qwen3_5MoeForCausalLM
 except ImportError as missing:
@@ -45,23 +48,31 @@ def read_tensors(folder):
     return tensors
 
 
-def dequantise(tensors, module):
-    """scale * code + bias, [.., out, in]."""
+def dequantise(tensors, module, inputs):
+    """scale * code + bias, [.., out, inputs]. A row's codes are one stream of bits, lowest first."""
     packed, scales, biases = (tensors[f"{module}.{part}"] for part in ("weight", "scales", "biases"))
-    groups = scales.shape[-1]
-    bits = packed.shape[-1] * 32 // (groups * 64)
-    shifts = np.arange(32 // bits, dtype=np.uint32) * bits
-    codes = (packed[..., None] >> shifts) & ((1 << bits) - 1)
-    codes = codes.reshape(*scales.shape, 64).astype(np.float32)
-    return (codes * scales[..., None] + biases[..., None]).reshape(*packed.shape[:-1], -1)
+    bits = packed.shape[-1] * 32 // inputs
+    stream = np.unpackbits(np.ascontiguousarray(packed).view(np.uint8), axis=-1, bitorder="little")
+    codes = stream.reshape(*packed.shape[:-1], inputs, bits) @ (1 << np.arange(bits))
+    codes = codes.reshape(*scales.shape, inputs // scales.shape[-1]).astype(np.float32)
+    return (codes * scales[..., None] + biases[..., None]).reshape(*packed.shape[:-1], inputs)
 
 
-def transformers_weights(tensors):
+def group_size(quantization, module):
+    override = quantization.get(module)
+    return (override or quantization).get("group_size", quantization["group_size"])
+
+
+def transformers_weights(tensors, quantization):
     """MLX names and layouts to those of transformers."""
     out = {}
     modules = {name.rsplit(".", 1)[0] for name in tensors if name.endswith(".scales")}
     plain = {n: t for n, t in tensors.items() if n.rsplit(".", 1)[0] not in modules}
-    weights = {f"{module}.weight": dequantise(tensors, module) for module in modules} | plain
+    weights = {}
+    for module in modules:
+        inputs = tensors[f"{module}.scales"].shape[-1] * group_size(quantization, module)
+        weights[f"{module}.weight"] = dequantise(tensors, module, inputs)
+    weights |= plain
     for name, value in weights.items():
         name = name.removeprefix("language_model.")
         if name.endswith(ZERO_CENTRED) or name == "model.norm.weight":
@@ -81,12 +92,17 @@ def transformers_weights(tensors):
 
 
 def reference_logits(folder, ids):
-    fields = json.loads((folder / "config.json").read_text())["text_config"]
-    config = Qwen3_5MoeTextConfig(**{k: v for k, v in fields.items() if k not in NOT_CONFIG})
+    file = json.loads((folder / "config.json").read_text())
+    dense = file["model_type"] == "qwen3_5"
+    config_class = Qwen3_5TextConfig if dense else Qwen3_5MoeTextConfig
+    config = config_class(**{k: v for k, v in file["text_config"].items() if k not in NOT_CONFIG})
     config._attn_implementation = config._experts_implementation = "eager"
-    model = Qwen3_5MoeForCausalLM(config).float().eval()
-    missing, unexpected = model.load_state_dict(transformers_weights(read_tensors(folder)), strict=False)
-    assert not missing and not unexpected, (missing, unexpected)
+    model = (Qwen3_5ForCausalLM if dense else Qwen3_5MoeForCausalLM)(config).float().eval()
+    weights = transformers_weights(read_tensors(folder), file["quantization"])
+    missing, unexpected = model.load_state_dict(weights, strict=False)
+    tied = ["lm_head.weight"] if config.tie_word_embeddings else []
+    assert missing in ([], tied) and not unexpected, (missing, unexpected)
+    model.tie_weights()
     with torch.no_grad():
         return model(torch.tensor([ids])).logits[0].numpy()
 

@@ -21,7 +21,8 @@ constexpr const char* kThreads = "threads";
 constexpr const char* kBf16Kv = "bf16-kv";
 
 std::int64_t widest_input(const Shapes& s) {
-  return std::max({s.hidden, s.linear_value_dim(), s.query_dim(), s.expert_width, s.shared_width});
+  return std::max(
+      {s.hidden, s.linear_value_dim(), s.query_dim(), s.expert_width, s.shared_width, s.dense_width});
 }
 
 std::int64_t projected_width(const Shapes& s) {
@@ -64,13 +65,13 @@ CpuBackend::CpuBackend(const Settings& settings, const ModelWeights& weights, co
       mixed_(kernels_, limits.max_rows, std::max(s_.linear_value_dim(), s_.query_dim()), exact_),
       router_(limits.max_rows * s_.experts),
       shared_gate_(limits.max_rows),
-      all_rows_(limits.max_rows * s_.experts_per_token),
+      all_rows_(limits.max_rows * std::max<std::int64_t>(1, s_.experts_per_token)),
       chosen_(limits.max_rows * s_.experts_per_token),
       chosen_weights_(limits.max_rows * s_.experts_per_token),
       lists_{.prefill = ExpertLists(s_.experts, limits.max_rows, s_.experts_per_token),
              .decode = ExpertLists(s_.experts, limits.max_rows, s_.experts_per_token)},
       expanded_(kernels_, limits.max_rows * s_.experts_per_token, s_.expert_width, exact_),
-      shared_expanded_(kernels_, limits.max_rows, s_.shared_width, exact_) {
+      dense_expanded_(kernels_, limits.max_rows, std::max(s_.shared_width, s_.dense_width), exact_) {
   std::iota(all_rows_.data(), all_rows_.data() + all_rows_.size(), 0);
   for (int thread = 0; thread < pool_.size(); ++thread) {
     scratch_.push_back({.attention = Buffer<float>(attend_scratch()),
@@ -164,8 +165,13 @@ void CpuBackend::embed(const EmbedBlock& block) {
   pool_.parallel_for(step_.rows(), 1, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t row = begin; row < end; ++row) {
       const std::int64_t token = step_.token(row);
-      kernels_.dequantize(m.weight + token * m.row_bytes(), m.scales + token * m.groups() * 2,
-                          m.biases + token * m.groups() * 2, m.bits, m.in, residual(row));
+      kernels_.dequantize({.weight = m.weight + token * m.row_bytes(),
+                           .scales = m.scales + token * m.groups() * 2,
+                           .biases = m.biases + token * m.groups() * 2,
+                           .in = m.in,
+                           .bits = m.bits,
+                           .group_size = m.group_size,
+                           .out = residual(row)});
     }
   });
 }
@@ -231,7 +237,7 @@ void CpuBackend::read_residual(std::span<float> out) {
 
 std::int64_t CpuBackend::host_bytes() const {
   std::int64_t bytes = memory_.bytes() + residual_.bytes() + input_.bytes() + projected_.bytes() +
-                       mixed_.bytes() + router_.bytes() + expanded_.bytes() + shared_expanded_.bytes();
+                       mixed_.bytes() + router_.bytes() + expanded_.bytes() + dense_expanded_.bytes();
   for (const ThreadScratch& scratch : scratch_) {
     bytes += scratch.attention.bytes() + scratch.queries.bytes() + scratch.sums.bytes() +
              scratch.gate.bytes() + scratch.up.bytes();
@@ -275,41 +281,8 @@ void CpuBackend::write_page(PageId page, std::span<const std::byte> in) {
 
 namespace {
 
-/// The kernels know groups of 64, 4 and 8 bits, up to 8 value heads a key head and 64 query heads a KV head.
+/// The kernels know up to 8 value heads a key head and 64 query heads a KV head.
 Result<void> check_supported(const ModelWeights& weights) {
-  const auto matrix = [](const char* name, const QuantizedMatrix& m) -> Result<void> {
-    if (m.group_size != kGroup || (m.bits != 4 && m.bits != 8)) {
-      return fail(ErrorCode::kUnsupported,
-                  "cpu: {} has {} bits in groups of {}, expected 4 or 8 in groups of {}", name, m.bits,
-                  m.group_size, kGroup);
-    }
-    return {};
-  };
-  LILY_TRY_VOID(matrix("embed_tokens", weights.embed_tokens));
-  LILY_TRY_VOID(matrix("lm_head", weights.lm_head));
-  for (const LayerWeights& layer : weights.layers) {
-    if (const auto* w = std::get_if<RecurrentWeights>(&layer.mixer)) {
-      LILY_TRY_VOID(matrix("in_proj_qkv", w->in_proj_qkv));
-      LILY_TRY_VOID(matrix("in_proj_z", w->in_proj_z));
-      LILY_TRY_VOID(matrix("in_proj_a", w->in_proj_a));
-      LILY_TRY_VOID(matrix("in_proj_b", w->in_proj_b));
-      LILY_TRY_VOID(matrix("linear_attn.out_proj", w->out_proj));
-    } else {
-      const auto& a = std::get<AttentionWeights>(layer.mixer);
-      LILY_TRY_VOID(matrix("q_proj", a.q_proj));
-      LILY_TRY_VOID(matrix("k_proj", a.k_proj));
-      LILY_TRY_VOID(matrix("v_proj", a.v_proj));
-      LILY_TRY_VOID(matrix("o_proj", a.o_proj));
-    }
-    LILY_TRY_VOID(matrix("mlp.gate", layer.mlp.gate));
-    LILY_TRY_VOID(matrix("shared_expert_gate", layer.mlp.shared_expert_gate));
-    LILY_TRY_VOID(matrix("switch_mlp.gate_proj", layer.mlp.gate_proj));
-    LILY_TRY_VOID(matrix("switch_mlp.up_proj", layer.mlp.up_proj));
-    LILY_TRY_VOID(matrix("switch_mlp.down_proj", layer.mlp.down_proj));
-    LILY_TRY_VOID(matrix("shared_expert.gate_proj", layer.mlp.shared_gate_proj));
-    LILY_TRY_VOID(matrix("shared_expert.up_proj", layer.mlp.shared_up_proj));
-    LILY_TRY_VOID(matrix("shared_expert.down_proj", layer.mlp.shared_down_proj));
-  }
   const Shapes& s = weights.shapes;
   const std::int64_t value_heads = s.linear_key_heads > 0 ? s.linear_value_heads / s.linear_key_heads : 0;
   const std::int64_t query_heads = s.kv_heads > 0 ? s.query_heads / s.kv_heads : 0;

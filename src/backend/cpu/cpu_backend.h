@@ -39,6 +39,7 @@ class CpuBackend final : public Backend {
   void recurrent_block(const RecurrentBlock& block) override;
   void attention_block(const AttentionBlock& block) override;
   void moe_block(const MoeBlock& block) override;
+  void mlp_block(const MlpBlock& block) override;
   void head(const HeadBlock& block) override;
   Result<void> finish() override { return {}; }
   void read_residual(std::span<float> out) override;
@@ -79,6 +80,17 @@ class CpuBackend final : public Backend {
     Buffer<float> gate;       ///< [kMoeTokens, kRowBlock]
     Buffer<float> up;         ///< [kMoeTokens, kRowBlock]
   };
+  /// SiLU(gate x) * (up x) for rows `tokens` of input_, into entries of `out`.
+  struct Expansion {
+    const QuantizedMatrix& gate_proj;
+    const QuantizedMatrix& up_proj;
+    std::int64_t expert = 0;
+    const std::int32_t* tokens = nullptr;  ///< [count]
+    std::int64_t count = 0;
+    Activations& out;
+    std::int64_t first_entry = 0;
+    Precision precision = Precision::kFine;
+  };
   static constexpr std::int64_t kMoeTokens = 128;  ///< whose gate and up rows stay in the cache together
 
   [[nodiscard]] float* residual(std::int64_t row) { return residual_.data() + row * s_.hidden; }
@@ -106,9 +118,14 @@ class CpuBackend final : public Backend {
   void expand_experts(const MoeWeights& weights);
   void contract_experts(const MoeWeights& weights);
   void contract_columns(const MoeWeights& weights, std::int64_t begin, std::int64_t end, int thread);
-  /// SiLU(gate x) * (up x) for one block of inner columns, of all tokens sent to `expert` (number E: the
-  /// shared one).
-  void expand(const MoeWeights& weights, std::int64_t expert, Phase phase, std::int64_t column, int thread);
+  /// Of one expert's tokens; number E is the shared expert.
+  void expand_expert(const MoeWeights& weights, std::int64_t expert, Phase phase, std::int64_t column,
+                     int thread);
+  /// Of every row, into dense_expanded_.
+  void expand_all(const QuantizedMatrix& gate_proj, const QuantizedMatrix& up_proj, Phase phase,
+                  std::int64_t column, int thread);
+  /// One block of inner columns.
+  void expand(const Expansion& expansion, Phase phase, std::int64_t column, int thread);
 
   const Kernels& kernels_;
   void (*const attend_)(const AttendArgs& args);  ///< of the cache's type
@@ -136,8 +153,8 @@ class CpuBackend final : public Backend {
   Buffer<float> chosen_weights_;   ///< [rows, K]
   PerPhase<ExpertLists> lists_;
   std::vector<std::int64_t> active_experts_;
-  Activations expanded_;         ///< [entries, I]: inner rows of the routed experts
-  Activations shared_expanded_;  ///< [rows, S]
+  Activations expanded_;        ///< [entries, I]: inner rows of the routed experts
+  Activations dense_expanded_;  ///< [rows, S or F]: of the shared expert or the dense feed-forward
   std::vector<AttentionTask> attention_tasks_;
   Buffer<float> partials_;  ///< [slot][KV head] AttentionState
 };

@@ -12,7 +12,7 @@
 
 namespace lily::cpu {
 
-inline constexpr std::int64_t kGroup = 64;             ///< inputs that share a scale and a bias
+inline constexpr std::int64_t kGroup = 64;             ///< activations that share a scale, and most weights
 inline constexpr std::int64_t kAttentionTile = 64;     ///< K/V rows attended to at once
 inline constexpr std::int64_t kStateColumns = 32;      ///< value columns of a recurrent state kept together
 inline constexpr std::int64_t kMostValueHeads = 8;     ///< that share a linear key head
@@ -72,10 +72,11 @@ struct QuantizeArgs {
 /// y[t][r] = sum_c w[r][c] * x[t][c] for rows [row_begin, row_end) of one matrix and a list of tokens.
 struct MatmulArgs {
   const std::byte* weight;  ///< [out, in * bits / 8], unaligned
-  const std::byte* scales;  ///< [out, in / 64] bf16, unaligned
-  const std::byte* biases;  ///< [out, in / 64] bf16, unaligned
+  const std::byte* scales;  ///< [out, in / group_size] bf16, unaligned
+  const std::byte* biases;  ///< [out, in / group_size] bf16, unaligned
   std::int64_t in;
-  int bits;  ///< 4 or 8
+  int bits;        ///< for the integer kernels what has_integer_kernels() says, else 2, 3, 4, 5, 6 or 8
+  int group_size;  ///< the same, else 32, 64 or 128
   std::int64_t row_begin;
   std::int64_t row_end;
 
@@ -94,10 +95,26 @@ struct MatmulArgs {
   float* scratch;                ///< at least matmul_scratch(in) floats of this thread
 };
 
+/// The formats that integer products are written for: every published checkpoint's, but for mixed ones.
+[[nodiscard]] constexpr bool has_integer_kernels(int bits, int group_size) {
+  return (bits == 4 || bits == 8) && group_size == kGroup;
+}
+
 /// Floats of scratch that a matrix product needs.
 [[nodiscard]] constexpr std::int64_t matmul_scratch(std::int64_t in) {
   return 16 * in;
 }
+
+/// One row of a matrix in f32.
+struct DequantizeArgs {
+  const std::byte* weight;
+  const std::byte* scales;
+  const std::byte* biases;
+  std::int64_t in;
+  int bits;
+  int group_size;
+  float* out;  ///< [in]
+};
 
 /// The gated delta rule of one key head and the value heads that share it, over the tokens of one segment in
 /// order: convolution, SiLU, q/k normalisation, gates, recurrence, gated norm.
@@ -196,11 +213,9 @@ struct Kernels {
   void (*matmul_decode)(const MatmulArgs& args);
   /// The same for `by group` activations, for longer segments.
   void (*matmul_prefill)(const MatmulArgs& args);
-  /// f32 activations, dequantised weights, f32 accumulation; for any segment.
+  /// f32 activations, dequantised weights of any format, f32 accumulation; for any segment.
   void (*matmul_exact)(const MatmulArgs& args);
-  /// One row of a matrix in f32, [in].
-  void (*dequantize)(const std::byte* weight, const std::byte* scales, const std::byte* biases, int bits,
-                     std::int64_t in, float* out);
+  void (*dequantize)(const DequantizeArgs& args);
   /// out = SiLU(gate) * up, n a multiple of 64.
   void (*swiglu)(const float* gate, const float* up, std::int64_t n, float* out);
   void (*delta_rule)(const DeltaArgs& args);

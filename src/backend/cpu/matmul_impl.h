@@ -10,6 +10,7 @@
 
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/matmul_parts.h"
+#include "backend/cpu/unpack_impl.h"
 
 namespace lily::cpu {
 namespace {
@@ -108,14 +109,16 @@ LILY_INLINE void emit(const MatmulArgs& a, std::int64_t i, float* out, F32 y) {
 }
 
 LILY_INLINE WeightRows weight_rows(const MatmulArgs& a, std::int64_t row) {
+  const int group_shift = __builtin_ctz(static_cast<unsigned>(a.group_size));
   const std::int64_t code_stride = a.in * a.bits / 8;
-  const std::int64_t scale_stride = a.in / kGroup * 2;
+  const std::int64_t scale_stride = (a.in >> group_shift) * 2;
   return {a.weight + row * code_stride,
           a.scales + row * scale_stride,
           a.biases + row * scale_stride,
           code_stride,
           scale_stride,
-          a.in / kGroup};
+          a.in / kGroup,
+          group_shift};
 }
 
 // ---- decode: a few rows at a time against one token ----
@@ -316,30 +319,39 @@ void matmul_prefill(const MatmulArgs& args) {
 
 // ---- exact: f32 activations and weights widened to f32 ----
 
-struct GroupWeights {
-  const std::byte* codes;  ///< of the group
-  float scale;
-  float bias;
+/// A block of kGroup codes and what its two halves are multiplied with: they differ in groups of 32.
+struct BlockWeights {
+  const std::byte* codes;
+  float scale[2];
+  float bias[2];
 };
-LILY_INLINE GroupWeights group_weights(const WeightRows& w, int bits, std::int64_t group) {
-  return {w.codes + group * bits * 8, bf16_at(w.scales + group * 2), bf16_at(w.biases + group * 2)};
+LILY_INLINE BlockWeights block_weights(const WeightRows& w, int bits, std::int64_t block) {
+  const std::int64_t first = ((block * kGroup) >> w.group_shift) * 2;
+  const std::int64_t second = ((block * kGroup + kGroup / 2) >> w.group_shift) * 2;
+  return {w.codes + block * bits * 8,
+          {bf16_at(w.scales + first), bf16_at(w.scales + second)},
+          {bf16_at(w.biases + first), bf16_at(w.biases + second)}};
 }
 
-/// The group's 64 weights in their order.
+/// The block's 64 weights in their order.
 template <int kBits>
-LILY_INLINE void widen_group(const GroupWeights& w, F32 (&out)[kGroup / kLanes]) {
+LILY_INLINE void widen_block(const BlockWeights& w, F32 (&out)[kGroup / kLanes]) {
+  constexpr int kHalf = kGroup / kLanes / 2;
   if constexpr (kBits == 4) {
     for (int i = 0; i < kGroup / kLanes; i += 2) {
       const U32 bytes = widen_bytes(w.codes + i / 2 * kLanes);
-      const F32 even = to_f32(bytes & 15U) * w.scale + w.bias;
-      const F32 odd = to_f32(bytes >> 4) * w.scale + w.bias;
+      const F32 even = to_f32(bytes & 15U) * w.scale[i / kHalf] + w.bias[i / kHalf];
+      const F32 odd = to_f32(bytes >> 4) * w.scale[i / kHalf] + w.bias[i / kHalf];
       out[i] = interleave<0>(even, odd, Lanes{});
       out[i + 1] = interleave<kLanes>(even, odd, Lanes{});
     }
   } else {
-    for (int i = 0; i < kGroup / kLanes; ++i) {
-      out[i] = to_f32(widen_bytes(w.codes + i * kLanes)) * w.scale + w.bias;
+    if constexpr (kBits == 8) {
+      for (int i = 0; i < kGroup / kLanes; ++i) out[i] = to_f32(widen_bytes(w.codes + i * kLanes));
+    } else {
+      unpack_block<kBits>(w.codes, out);
     }
+    for (int i = 0; i < kGroup / kLanes; ++i) out[i] = out[i] * w.scale[i / kHalf] + w.bias[i / kHalf];
   }
 }
 
@@ -347,15 +359,28 @@ template <int kBits>
 LILY_INLINE void dequantize_row(const WeightRows& w, float* out) {
   for (std::int64_t g = 0; g < w.groups; ++g) {
     F32 weights[kGroup / kLanes];
-    widen_group<kBits>(group_weights(w, kBits, g), weights);
+    widen_block<kBits>(block_weights(w, kBits, g), weights);
     for (int i = 0; i < kGroup / kLanes; ++i) store(out + g * kGroup + i * kLanes, weights[i]);
   }
 }
 
-void dequantize(const std::byte* weight, const std::byte* scales, const std::byte* biases, int bits,
-                std::int64_t in, float* out) {
-  const WeightRows row = {weight, scales, biases, 0, 0, in / kGroup};
-  bits == 4 ? dequantize_row<4>(row, out) : dequantize_row<8>(row, out);
+void dequantize(const DequantizeArgs& a) {
+  const WeightRows row = {
+      a.weight, a.scales, a.biases, 0, 0, a.in / kGroup, __builtin_ctz(static_cast<unsigned>(a.group_size))};
+  switch (a.bits) {
+    case 2:
+      return dequantize_row<2>(row, a.out);
+    case 3:
+      return dequantize_row<3>(row, a.out);
+    case 4:
+      return dequantize_row<4>(row, a.out);
+    case 5:
+      return dequantize_row<5>(row, a.out);
+    case 6:
+      return dequantize_row<6>(row, a.out);
+    default:
+      return dequantize_row<8>(row, a.out);
+  }
 }
 
 // Every output is one chain of kLanes partial sums, input by input, whichever of the next two functions
@@ -390,9 +415,10 @@ LILY_INLINE void dot_packed(const WeightRows& w, const float* x, float (&y)[kRow
                               w.biases + r * w.scale_stride,
                               0,
                               0,
-                              w.groups};
+                              w.groups,
+                              w.group_shift};
       F32 weights[kGroup / kLanes];
-      widen_group<kBits>(group_weights(row, kBits, g), weights);
+      widen_block<kBits>(block_weights(row, kBits, g), weights);
       for (int i = 0; i < kGroup / kLanes; ++i) acc[r] += weights[i] * load_f32(x + g * kGroup + i * kLanes);
     }
   }
@@ -450,7 +476,20 @@ void exact_all(const MatmulArgs& a) {
 }
 
 void matmul_exact(const MatmulArgs& args) {
-  args.bits == 4 ? exact_all<4>(args) : exact_all<8>(args);
+  switch (args.bits) {
+    case 2:
+      return exact_all<2>(args);
+    case 3:
+      return exact_all<3>(args);
+    case 4:
+      return exact_all<4>(args);
+    case 5:
+      return exact_all<5>(args);
+    case 6:
+      return exact_all<6>(args);
+    default:
+      return exact_all<8>(args);
+  }
 }
 
 }  // namespace

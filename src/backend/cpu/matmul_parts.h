@@ -29,7 +29,8 @@ struct WeightRows {
   const std::byte* biases;
   std::int64_t code_stride;   ///< bytes a row
   std::int64_t scale_stride;  ///< bytes a row
-  std::int64_t groups;
+  std::int64_t groups;        ///< of kGroup inputs, whatever the weights' own
+  int group_shift;            ///< 2^group_shift inputs share a scale
 };
 
 // Decoding reads every weight once, so it goes as fast as memory is read, and memory is read fastest in the

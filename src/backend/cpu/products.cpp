@@ -52,6 +52,7 @@ void Products::compute_by(const Activations& x, Phase phase, const PartialProduc
                            .biases = m.biases + first * m.groups() * 2,
                            .in = m.in,
                            .bits = m.bits,
+                           .group_size = m.group_size,
                            .row_begin = part.row_begin,
                            .row_end = part.row_end,
                            .values = x.values(phase),
@@ -66,7 +67,7 @@ void Products::compute_by(const Activations& x, Phase phase, const PartialProduc
                            .factors = part.factors,
                            .accumulate = part.accumulate,
                            .scratch = scratch_[static_cast<std::size_t>(thread)].data()};
-  if (exact) {
+  if (exact || !has_integer_kernels(m.bits, m.group_size)) {
     kernels_.matmul_exact(args);
   } else if (phase == Phase::kPrefill) {
     kernels_.matmul_prefill(args);

@@ -239,6 +239,10 @@ void CudaBackend::moe_block(const MoeBlock& block) {
   });
 }
 
+void CudaBackend::mlp_block(const MlpBlock& block) {
+  LILY_CHECK(false, "layer {} is dense: check_supported() refuses such a model", block.layer);
+}
+
 void CudaBackend::moe_prefill_rows(const MoeOnDevice& w) {
   PrefillScratch& p = scratch_.prefill;
   router_logits(where(), {.residual = scratch_.residual,

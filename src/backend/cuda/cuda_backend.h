@@ -33,6 +33,7 @@ class CudaBackend final : public Backend {
   void recurrent_block(const RecurrentBlock& block) override;
   void attention_block(const AttentionBlock& block) override;
   void moe_block(const MoeBlock& block) override;
+  void mlp_block(const MlpBlock& block) override;
   void head(const HeadBlock& block) override;
   [[nodiscard]] bool chooses() const override { return true; }
   Result<void> finish() override;

@@ -27,7 +27,7 @@ DeviceWeights::DeviceWeights(const ModelWeights& weights, Layout& layout) {
     } else {
       placed.mixer = place(layout, std::get<AttentionWeights>(layer.mixer));
     }
-    placed.moe = place(layout, layer.mlp);
+    placed.moe = place(layout, std::get<MoeWeights>(layer.mlp));
     layers.push_back(placed);
   }
   norm = place(layout, weights.norm);
@@ -112,6 +112,9 @@ Result<void> check_supported(const ModelWeights& weights) {
                 "cuda: {} has {} bits in groups of {}, expected 4 or 8 in groups of {}", name, m.bits,
                 m.group_size, kGroup);
   };
+  if (weights.shapes.dense_width > 0) {
+    return fail(ErrorCode::kUnsupported, "cuda: the dense members of the family do not run here yet");
+  }
   LILY_TRY_VOID(matrix("embed_tokens", weights.embed_tokens));
   Layout measure;
   const DeviceWeights placed(weights, measure);

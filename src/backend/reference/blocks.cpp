@@ -217,6 +217,13 @@ void ReferenceBackend::moe_block(const MoeBlock& block) {
   }
 }
 
+// The feed-forward of the dense members, in place of 4.7.
+void ReferenceBackend::mlp_block(const MlpBlock& block) {
+  const MlpWeights& w = block.weights;
+  const Rows h = rms_norm(residual_, w.post_attention_layernorm, s_.rms_norm_eps);
+  add_to(residual_, swiglu(w.gate_proj, w.up_proj, w.down_proj, h));
+}
+
 // 4.8
 void ReferenceBackend::head(const HeadBlock& block) {
   Rows wanted(batch_.logits_rows(), s_.hidden);

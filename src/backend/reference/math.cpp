@@ -32,23 +32,29 @@ float dot(std::span<const float> a, std::span<const float> b) {
   return std::accumulate(sums.begin(), sums.end(), sum);
 }
 
+namespace {
+
+// Code `index` of a row: a row is one stream of bits, lowest first, so a code may straddle two bytes.
+unsigned code_at(const std::byte* codes, std::int64_t index, int bits) {
+  const std::int64_t bit = index * bits;
+  const auto shift = static_cast<unsigned>(bit % 8);
+  auto window = static_cast<unsigned>(codes[bit / 8]);
+  if (shift + static_cast<unsigned>(bits) > 8) window |= static_cast<unsigned>(codes[bit / 8 + 1]) << 8;
+  return (window >> shift) & ((1U << static_cast<unsigned>(bits)) - 1U);
+}
+
+}  // namespace
+
 void dequantize_row(const QuantizedMatrix& m, std::int64_t expert, std::int64_t row, std::span<float> out) {
   const std::int64_t index = expert * m.out + row;
   const std::byte* codes = m.weight + index * m.row_bytes();
   const std::byte* scales = m.scales + index * m.groups() * 2;
   const std::byte* biases = m.biases + index * m.groups() * 2;
-  const int per_byte = 8 / m.bits;
-  const unsigned mask = (1U << m.bits) - 1U;
-  auto w = out.begin();
-  for (std::int64_t group = 0; group < m.groups(); ++group) {
+  for (std::int64_t c = 0; c < m.in; ++c) {
+    const std::int64_t group = c / m.group_size;
     const float scale = bf16_to_f32(load_unaligned<std::uint16_t>(scales + group * 2));
     const float bias = bf16_to_f32(load_unaligned<std::uint16_t>(biases + group * 2));
-    // Lowest bits first: read as bytes, the first of `per_byte` elements is in the lowest bits.
-    for (std::int64_t i = 0; i < m.group_size / per_byte; ++i) {
-      auto byte = static_cast<unsigned>(*codes++);
-      for (int e = 0; e < per_byte; ++e, byte >>= m.bits)
-        *w++ = scale * static_cast<float>(byte & mask) + bias;
-    }
+    out[static_cast<std::size_t>(c)] = scale * static_cast<float>(code_at(codes, c, m.bits)) + bias;
   }
 }
 

@@ -20,6 +20,7 @@ class ReferenceBackend final : public Backend {
   void recurrent_block(const RecurrentBlock& block) override;
   void attention_block(const AttentionBlock& block) override;
   void moe_block(const MoeBlock& block) override;
+  void mlp_block(const MlpBlock& block) override;
   void head(const HeadBlock& block) override;
   Result<void> finish() override { return {}; }
   void read_residual(std::span<float> out) override;

@@ -12,8 +12,10 @@
 namespace lily {
 namespace {
 
+using testing::dense_sizes;
 using testing::kPromiseLimits;
 using testing::make;
+using testing::mixed_sizes;
 using testing::ModelSize;
 using testing::odd_sizes;
 using testing::random_tokens;
@@ -28,8 +30,14 @@ BackendOptions cpu(bool exact, int threads = 2, const std::string& isa = "auto")
   return {.name = "cpu", .exact = exact, .threads = threads, .isa = isa};
 }
 
+std::vector<ModelSize> all_sizes() {
+  std::vector<ModelSize> sizes = odd_sizes();
+  for (const auto& more : {mixed_sizes(), dense_sizes()}) sizes.insert(sizes.end(), more.begin(), more.end());
+  return sizes;
+}
+
 TEST(CpuBackend, ExactMatchesTheReferenceOnEveryIsa) {
-  for (const ModelSize& size : odd_sizes()) {
+  for (const ModelSize& size : all_sizes()) {
     const RandomModel model(size);
     const auto reference = make(model, {.name = "reference"});
     const Runs expected = run_conversation(*reference, model, {});
@@ -49,7 +57,7 @@ TEST(CpuBackend, ExactMatchesTheReferenceOnEveryIsa) {
 }
 
 TEST(CpuBackend, Int8StaysCloseToTheReferenceOnEveryIsa) {
-  for (const ModelSize& size : odd_sizes()) {
+  for (const ModelSize& size : all_sizes()) {
     const RandomModel model(size);
     const auto reference = make(model, {.name = "reference"});
     const Runs expected = run_conversation(*reference, model, {});
@@ -94,20 +102,24 @@ INSTANTIATE_TEST_SUITE_P(Modes, CpuBackendMode,
                          mode_name);
 
 TEST_P(CpuBackendMode, EqualBitsForAnyNumberOfThreads) {
-  const RandomModel model(odd_sizes()[2]);
-  const auto one = make(model, options(1));
-  const Runs expected = run_conversation(*one, model, {});
-  for (const int threads : {2, 3}) {
-    const auto several = make(model, options(threads));
-    const Runs got = run_conversation(*several, model, {});
-    EXPECT_EQ(got.residuals, expected.residuals) << threads;
-    EXPECT_EQ(got.logits, expected.logits) << threads;
+  for (const ModelSize& size : {odd_sizes()[2], dense_sizes()[2]}) {
+    const RandomModel model(size);
+    const auto one = make(model, options(1));
+    const Runs expected = run_conversation(*one, model, {});
+    for (const int threads : {2, 3}) {
+      const auto several = make(model, options(threads));
+      const Runs got = run_conversation(*several, model, {});
+      EXPECT_EQ(got.residuals, expected.residuals) << threads;
+      EXPECT_EQ(got.logits, expected.logits) << threads;
+    }
   }
 }
 
 TEST_P(CpuBackendMode, EqualBitsAloneAndInCompany) {
-  const RandomModel model({});
-  testing::expect_equal_bits_in_company(model, [&] { return make(model, options(2)); }, 20);
+  for (const ModelSize& size : {ModelSize{}, mixed_sizes()[1], dense_sizes()[0]}) {
+    const RandomModel model(size);
+    testing::expect_equal_bits_in_company(model, [&] { return make(model, options(2)); }, 20);
+  }
 }
 
 // Long enough for several pages; cuts at one, the convolution's window, odd places and the prefill grid.
@@ -228,7 +240,7 @@ TEST(MakeBackend, RefusesWhatItCannotRun) {
   EXPECT_EQ(error_of({.name = "reference", .kv_type = "q8"}).code, ErrorCode::kUnsupported);
 
   ModelWeights odd = model.weights();
-  odd.lm_head.group_size = 32;
+  odd.shapes.linear_value_heads = 16 * odd.shapes.linear_key_heads;
   EXPECT_EQ(make_backend(cpu(false), odd, kPromiseLimits).error().code, ErrorCode::kUnsupported);
 }
 

@@ -126,6 +126,7 @@ struct Product {
             .biases = m.biases,
             .in = m.in,
             .bits = m.bits,
+            .group_size = m.group_size,
             .row_begin = 0,
             .row_end = m.out,
             .values = x.values.data(),
@@ -232,6 +233,7 @@ TEST_P(KernelTest, ExtremeCodesDoNotSaturate) {
         a.biases = biases.data();
         a.in = in;
         a.bits = bits;
+        a.group_size = 64;
         a.row_end = 1;
         a.quantized = rows;
         a.precision = variant < 2 ? Precision::kCoarse : Precision::kFine;
@@ -307,14 +309,41 @@ TEST_P(KernelTest, ProductsGatherTokensAndAddWithFactors) {
   }
 }
 
-TEST_P(KernelTest, DequantizeIsExact) {
-  for (const int bits : {4, 8}) {
-    const RandomMatrix matrix(1, 3, 192, bits, 31);
-    const QuantizedMatrix m = matrix.view();
-    std::vector<float> w(192);
-    for (std::int64_t r = 0; r < 3; ++r) {
-      k_.dequantize(m.weight + r * m.row_bytes(), m.scales + r * 6, m.biases + r * 6, bits, 192, w.data());
-      EXPECT_EQ(w, matrix.row(0, r));
+// Every format that checkpoints come in, at every edge of the exact products.
+TEST_P(KernelTest, ExactProductsTakeEveryFormat) {
+  for (const int bits : {2, 3, 4, 5, 6, 8}) {
+    for (const int group_size : {32, 64, 128}) {
+      for (const Shape s : {Shape{1, 128}, {5, 384}, {17, 1152}}) {
+        const RandomMatrix matrix(1, s.out, s.in, bits, static_cast<std::uint32_t>(s.in + bits), 1.0F,
+                                  group_size);
+        for (const std::int64_t tokens : {1, 2, 3, 4, 9}) {
+          Activations x(k_, tokens, s.in, false, static_cast<std::uint32_t>(tokens));
+          Product product{k_, Route::kExact, matrix, x};
+          SCOPED_TRACE(::testing::Message() << "bits " << bits << " group " << group_size << " out " << s.out
+                                            << " in " << s.in << " tokens " << tokens);
+          expect_product(product);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(KernelTest, DequantizeIsExactInEveryFormat) {
+  for (const int bits : {2, 3, 4, 5, 6, 8}) {
+    for (const int group_size : {32, 64, 128}) {
+      const RandomMatrix matrix(1, 3, 384, bits, 31, 1.0F, group_size);
+      const QuantizedMatrix m = matrix.view();
+      std::vector<float> w(384);
+      for (std::int64_t r = 0; r < 3; ++r) {
+        k_.dequantize({.weight = m.weight + r * m.row_bytes(),
+                       .scales = m.scales + r * m.groups() * 2,
+                       .biases = m.biases + r * m.groups() * 2,
+                       .in = 384,
+                       .bits = bits,
+                       .group_size = group_size,
+                       .out = w.data()});
+        EXPECT_EQ(w, matrix.row(0, r)) << bits << " bits, groups of " << group_size << ", row " << r;
+      }
     }
   }
 }
