@@ -17,6 +17,7 @@ foreach(target gtest gtest_main gmock gmock_main)
   target_compile_options(${target} PRIVATE -w)
 endforeach()
 
+include(cmake/metal.cmake)
 foreach(module base checkpoint model backend)
   add_subdirectory(src/${module})
 endforeach()

@@ -19,6 +19,7 @@ Result<void> run_logits(const Options& options);
 Result<void> run_pull(const Options& options);
 Result<void> run_quantize(const Options& options);
 Result<void> run_run(const Options& options);
+Result<void> run_selftest(const Options& options);
 Result<void> run_serve(const Options& options);
 Result<void> run_synth(const Options& options);
 Result<void> run_tokenize(const Options& options);

@@ -1,16 +1,11 @@
 // lily devices: which backends work here, and why the others do not.
-#include <sys/utsname.h>
-#include <unistd.h>
-
 #include <array>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <thread>
 
-#include "base/units.h"
 #include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/json_text.h"
+#include "cli/machine.h"
 
 namespace lily {
 namespace {
@@ -22,36 +17,6 @@ struct BackendState {
   bool works = false;
   std::string detail;  // what it says of itself, or why it does not work
 };
-
-struct Machine {
-  std::string system;
-  std::string cpu;
-  unsigned threads = 0;
-  double memory = 0;  // bytes
-};
-
-// A field of one of /proc's "name : value" files; empty where there is none.
-std::string proc_field(const char* file, std::string_view name) {
-  std::ifstream lines(file);
-  for (std::string line; std::getline(lines, line);) {
-    const std::size_t colon = line.find(':');
-    if (!line.starts_with(name) || colon == std::string::npos) continue;
-    const std::size_t value = line.find_first_not_of(" \t", colon + 1);
-    return value == std::string::npos ? "" : line.substr(value);
-  }
-  return "";
-}
-
-Machine this_machine() {
-  utsname system{};
-  ::uname(&system);
-  Machine machine{.system = fmt::format("{} {} {}", system.sysname, system.release, system.machine),
-                  .cpu = proc_field("/proc/cpuinfo", "model name"),
-                  .threads = std::thread::hardware_concurrency()};
-  machine.memory =
-      static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
-  return machine;
-}
 
 // Tries each backend on the smallest possible load, which is what says most surely whether it works.
 std::vector<BackendState> try_backends(const ModelWeights& weights, const Options& options) {
@@ -66,9 +31,7 @@ std::vector<BackendState> try_backends(const ModelWeights& weights, const Option
 }
 
 std::string format_text(const Machine& machine, const std::vector<BackendState>& backends) {
-  std::string text = fmt::format("system   {}\n", machine.system);
-  if (!machine.cpu.empty()) text += fmt::format("cpu      {}\n", machine.cpu);
-  text += fmt::format("threads  {}\nmemory   {}\n\n", machine.threads, format_bytes(machine.memory));
+  std::string text = machine_text(machine) + "\n";
   for (const BackendState& backend : backends) {
     text += fmt::format("{:<16}{:<5}{}\n", backend.name, backend.works ? "yes" : "no", backend.detail);
   }

@@ -23,11 +23,12 @@ enum : unsigned {
   kAblate = 1U << 11U,
   kQuantize = 1U << 12U,
   kPull = 1U << 13U,
-  kEvery = (1U << 14U) - 1U,  // that runs a model or reads one
-  kCompletion = 1U << 14U,
+  kSelftest = 1U << 14U,
+  kEvery = (1U << 15U) - 1U,  // that runs a model or reads one
+  kCompletion = 1U << 15U,
   kAnswers = kChat | kRun,
   kRunsModel = kAnswers | kServe | kBench | kAblate | kEval | kLogits,
-  kTakesModel = kEvery & ~(kSynth | kDevices | kQuantize | kPull),
+  kTakesModel = kEvery & ~(kSynth | kDevices | kQuantize | kPull | kSelftest),
 };
 
 constexpr std::string_view kModelHelp =
@@ -101,6 +102,11 @@ constexpr std::array kCommands = {
     Command{kDetokenize, "detokenize", "token ids to text", "  lily tokenize -p 'Hello!' | lily detokenize",
             run_detokenize},
     Command{kDevices, "devices", "list the backends and this machine", "", run_devices},
+    Command{kSelftest, "selftest", "check a backend against the reference",
+            "Runs random small models and the tiny model on --backend and on plain f32 code, and prints a\n"
+            "report to paste into an issue. Exits with 1 where they do not agree.\n"
+            "  lily selftest --backend metal",
+            run_selftest},
     Command{kCompletion, "completion", "print a shell's completions, or the man page",
             "KIND is bash, zsh, fish or man. An installed lily has brought them along.\n"
             "  source <(lily completion bash)",

@@ -2,110 +2,18 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 namespace lily::testing {
 
 std::unique_ptr<Backend> make(const RandomModel& model, const BackendOptions& options) {
-  auto backend = make_backend(options, model.weights(), kPromiseLimits);
+  auto backend = make_for_trial(model, options);
   LILY_CHECK(backend.ok(), "{}", backend.error().message);
-  for (SlotId slot = 0; slot < kPromiseLimits.slots; ++slot) backend.value()->zero_slot(slot);
   return std::move(backend).value();
 }
 
-std::vector<ModelSize> odd_sizes() {
-  return {
-      {},
-      {.hidden = 64,
-       .vocab = 33,
-       .query_heads = 1,
-       .kv_heads = 1,
-       .linear_key_heads = 2,
-       .linear_value_heads = 2},
-      {.hidden = 320,
-       .attention = {true, false, false},
-       .query_heads = 6,
-       .kv_heads = 2,
-       .linear_key_heads = 2,
-       .linear_value_heads = 6,
-       .experts = 17,
-       .experts_per_token = 5,
-       .expert_width = 192,
-       .shared_width = 64},
-      {.query_heads = 16,
-       .kv_heads = 2,
-       .linear_key_heads = 1,
-       .linear_value_heads = 4,
-       .bits = 8,
-       .other_bits = 4},
-  };
-}
-
-std::vector<ModelSize> mixed_sizes() {
-  return {
-      {.expert_width = 128, .bits = 3, .other_bits = 6},
-      {.expert_width = 128, .bits = 5, .other_bits = 4, .group_size = 32, .other_group_size = 128},
-      {.expert_width = 128, .bits = 8, .other_bits = 2, .group_size = 128, .other_group_size = 32},
-      {.expert_width = 128, .bits = 6, .other_bits = 3, .group_size = 128, .other_group_size = 64},
-  };
-}
-
-std::vector<ModelSize> dense_sizes() {
-  return {
-      {.dense_width = 192},
-      {.hidden = 320,
-       .attention = {true, false, false},
-       .query_heads = 6,
-       .kv_heads = 2,
-       .linear_key_heads = 2,
-       .linear_value_heads = 6,
-       .dense_width = 64},
-      {.bits = 6, .other_bits = 3, .group_size = 32, .dense_width = 384},
-  };
-}
-
-double relative_error(std::span<const float> got, std::span<const float> expected) {
-  double error = 0;
-  double norm = 0;
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    error += std::pow(static_cast<double>(got[i]) - expected[i], 2);
-    norm += std::pow(static_cast<double>(expected[i]), 2);
-  }
-  return std::sqrt(error / norm);
-}
-
 Runs run_conversation(Backend& backend, const RandomModel& model, const Conversation& c) {
-  const ModelWeights& weights = model.weights();
-  const auto a = random_tokens(80, weights.shapes.vocab, 1);
-  const auto b = random_tokens(200, weights.shapes.vocab, 2);
-  Timeline first{.pages = {3}, .slot = 4};
-  Timeline second{.pages = {0}, .slot = 1};
-  Runs runs;
-  std::int64_t rows = 0;
-  const auto read = [&](int) {
-    runs.residuals.emplace_back(static_cast<std::size_t>(rows * weights.shapes.hidden));
-    backend.read_residual(runs.residuals.back());
-  };
-  const auto step = [&](std::vector<Segment> segments) {
-    rows = Batch{.segments = segments}.rows();
-    const ResidualProbe probe = c.probe ? ResidualProbe(read) : ResidualProbe();
-    runs.logits.push_back(run_step(backend, weights, std::move(segments), probe));
-  };
-  const auto next = [](Timeline& timeline, const std::vector<TokenId>& tokens, std::int64_t count,
-                       Logits wanted) {
-    return timeline.extend(
-        std::span(tokens).subspan(static_cast<std::size_t>(timeline.length), static_cast<std::size_t>(count)),
-        wanted);
-  };
-  step({next(first, a, 1, Logits::kLast)});  // shorter than the convolution
-  step({next(first, a, 2, Logits::kAll)});
-  step({next(second, b, 65, Logits::kLast), next(first, a, 1, Logits::kAll)});
-  step({next(first, a, 33, Logits::kNone), next(second, b, 5, Logits::kAll)});
-  if (c.last_chunk > 0) step({next(second, b, c.last_chunk, Logits::kLast)});
-  for (std::int64_t i = 0; i < c.decode_steps; ++i) {
-    step({next(first, a, 1, Logits::kLast), next(second, b, 1, Logits::kLast)});
-  }
-  return runs;
+  auto runs = run_trial(backend, model, c);
+  LILY_CHECK(runs.ok(), "{}", runs.error().message);
+  return std::move(runs).value();
 }
 
 void expect_equal_bits_in_company(const RandomModel& model, const Make& make, std::int64_t company_rows) {

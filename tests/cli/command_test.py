@@ -531,6 +531,14 @@ class Devices(lily.Case):
             self.assertIn(state["detail"], self.lily("devices"))
 
 
+class Selftest(lily.Case):
+    def test_the_cpu_agrees_with_the_reference(self):
+        report = self.lily("selftest", "--backend", "cpu", "--exact")
+        self.assertEqual(report.count("\nok "), 3, report)
+        self.assertNotIn("FAILED", report)
+        self.assertIn("backend  cpu (", report)
+
+
 class Serve(lily.Case):
     def start(self, *flags):
         process = subprocess.Popen([lily.LILY, "serve", *flags], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

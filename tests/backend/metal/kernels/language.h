@@ -1,0 +1,7 @@
+// A header of a kernel.
+#pragma once
+
+struct Parameters {
+  unsigned int count;
+  float scale;
+};

@@ -1,0 +1,232 @@
+// The Metal backend against the reference, and what it promises about company, cuts and state, on the
+// emulated device.
+#include "backend/metal/metal_backend.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/backend/promises.h"
+
+namespace lily {
+namespace {
+
+using testing::Conversation;
+using testing::error_of_nearly_all;
+using testing::kPromiseLimits;
+using testing::ModelSize;
+using testing::random_tokens;
+using testing::RandomModel;
+using testing::relative_error;
+using testing::run_conversation;
+using testing::run_step;
+using testing::Runs;
+using testing::Timeline;
+
+std::unique_ptr<Backend> make(const RandomModel& model, const std::string& name = "metal-emulated") {
+  return testing::make(model, {.name = name});
+}
+
+TEST(MetalBackend, MatchesTheReferenceBlockByBlock) {
+  const Conversation conversation = {.last_chunk = 40, .decode_steps = 2};
+  for (const ModelSize& size : testing::odd_sizes()) {
+    const RandomModel model(size);
+    const Runs expected = run_conversation(*make(model, "reference"), model, conversation);
+    const Runs got = run_conversation(*make(model), model, conversation);
+    ASSERT_EQ(got.residuals.size(), expected.residuals.size());
+    for (std::size_t i = 0; i < got.residuals.size(); ++i) {
+      EXPECT_LT(error_of_nearly_all(got.residuals[i], expected.residuals[i], size.hidden), 3e-2)
+          << "hidden " << size.hidden << " block " << i;
+    }
+    for (std::size_t i = 0; i < got.logits.size(); ++i) {
+      if (expected.logits[i].empty()) continue;
+      EXPECT_LT(error_of_nearly_all(got.logits[i], expected.logits[i], size.vocab), 3e-2)
+          << "hidden " << size.hidden << " step " << i;
+    }
+  }
+}
+
+// Decoding keeps f32 activations; what remains is attention's bf16.
+TEST(MetalBackend, DecodingAloneIsCloseToTheReference) {
+  for (const ModelSize& size : testing::odd_sizes()) {
+    const RandomModel model(size);
+    const auto tokens = random_tokens(12, size.vocab, 3);
+    const auto run = [&](const std::string& name) {
+      const auto backend = make(model, name);
+      Timeline timeline{.pages = {1}, .slot = 2};
+      std::vector<float> logits;
+      for (std::size_t i = 0; i < tokens.size(); ++i) {
+        const auto some = run_step(*backend, model.weights(),
+                                   {timeline.extend(std::span(tokens).subspan(i, 1), Logits::kLast)});
+        logits.insert(logits.end(), some.begin(), some.end());
+      }
+      return logits;
+    };
+    EXPECT_LT(error_of_nearly_all(run("metal-emulated"), run("reference"), size.vocab), 1.5e-2)
+        << "hidden " << size.hidden;
+  }
+}
+
+TEST(MetalBackend, EqualBitsAloneAndInCompany) {
+  const RandomModel model({});
+  testing::expect_equal_bits_in_company(model, [&] { return make(model); }, 20);
+}
+
+// One to five rows take kernels for 1, 2 and 4 rows, in one round or two.
+TEST(MetalBackend, AnyNumberOfDecodingRowsGivesEqualBits) {
+  const RandomModel model({.hidden = 128, .experts = 17, .expert_width = 64, .shared_width = 64});
+  const std::int64_t vocab = model.weights().shapes.vocab;
+  const auto alone = make(model);
+  const auto tokens = random_tokens(40, vocab, 11);
+  const auto step = [&](Backend& backend, std::vector<Timeline>& timelines, std::size_t at) {
+    std::vector<Segment> segments;
+    for (std::size_t i = 0; i < timelines.size(); ++i) {
+      const auto token = static_cast<std::size_t>(timelines[i].slot) + at;
+      segments.push_back(timelines[i].extend(std::span(tokens).subspan(token, 1), Logits::kLast));
+    }
+    return run_step(backend, model.weights(), segments);
+  };
+  std::vector<std::vector<float>> expected;
+  for (int i = 0; i < 5; ++i) {
+    std::vector<Timeline> one = {{.pages = {i}, .slot = i}};
+    step(*alone, one, 0);
+    expected.push_back(step(*alone, one, 10));
+  }
+  for (const int rows : {2, 3, 5}) {
+    const auto together = make(model);
+    std::vector<Timeline> timelines;
+    for (int i = 0; i < rows; ++i) timelines.push_back({.pages = {i}, .slot = i});
+    step(*together, timelines, 0);
+    const auto logits = step(*together, timelines, 10);
+    for (std::size_t i = 0; i < timelines.size(); ++i) {
+      const auto mine =
+          std::span(logits).subspan(i * static_cast<std::size_t>(vocab), static_cast<std::size_t>(vocab));
+      EXPECT_TRUE(std::ranges::equal(mine, expected[i])) << "row " << i << " of " << rows;
+    }
+  }
+}
+
+// Prompts are cut on the grid of 64; one row may remain. 257 rows take tall tiles, 64 short ones.
+TEST(MetalBackend, PrefillGivesEqualBitsHoweverItIsCut) {
+  const RandomModel model({.hidden = 64, .vocab = 40, .expert_width = 64, .shared_width = 64});
+  auto made =
+      make_backend({.name = "metal-emulated"}, model.weights(), {.kv_pages = 4, .slots = 2, .max_rows = 260});
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  Backend& backend = **made;
+  backend.zero_slot(0);
+  backend.zero_slot(1);
+  const auto a = random_tokens(257, 40, 4);
+  const std::span<const TokenId> x(a);
+  Timeline whole{.pages = {0, 2}, .slot = 0};
+  const auto expected = run_step(backend, model.weights(), {whole.extend(x, Logits::kLast)});
+  Timeline cut{.pages = {1, 3}, .slot = 1};
+  for (std::size_t i = 0; i < 256; i += 64)
+    run_step(backend, model.weights(), {cut.extend(x.subspan(i, 64), Logits::kNone)});
+  EXPECT_EQ(
+      run_step(backend, model.weights(), {cut.extend(x.subspan(256, 1), Logits::kLast, Phase::kPrefill)}),
+      expected);
+}
+
+// Over two pages and several ranges of attention, at a cut beside every grid.
+TEST(MetalBackend, ChunksAgreeWithTokenByToken) {
+  const RandomModel model({.hidden = 64, .vocab = 40});
+  const auto backend = make(model);
+  const auto a = random_tokens(290, 40, 3);
+  const std::span<const TokenId> x(a);
+  Timeline steps{.pages = {0, 1}, .slot = 0};
+  std::vector<float> expected;
+  for (std::size_t i = 0; i < x.size(); ++i)
+    expected = run_step(*backend, model.weights(), {steps.extend(x.subspan(i, 1), Logits::kLast)});
+  for (const std::size_t chunk : {7, 145}) {
+    backend->zero_slot(1);
+    Timeline chunks{.pages = {2, 3}, .slot = 1};
+    std::vector<float> got;
+    for (std::size_t i = 0; i < x.size(); i += chunk) {
+      got = run_step(
+          *backend, model.weights(),
+          {chunks.extend(x.subspan(i, std::min(chunk, x.size() - i)), Logits::kLast, Phase::kPrefill)});
+    }
+    EXPECT_LT(relative_error(got, expected), 1e-2) << chunk;
+  }
+}
+
+TEST(MetalBackend, CopiedStateGoesOnLikeItsOriginal) {
+  const RandomModel model({});
+  testing::expect_copied_state_to_go_on(model, [&] { return make(model); });
+}
+
+TEST(MetalBackend, ReusedSlotsAndPagesHoldNothingOfTheirPast) {
+  const RandomModel model({});
+  testing::expect_reused_state_to_be_fresh(model, [&] { return make(model); });
+}
+
+TEST(MetalBackend, ChoosesTheLikeliestToken) {
+  const RandomModel model({});
+  const auto with_logits = make(model);
+  const auto choosing = make(model);
+  const auto tokens = random_tokens(40, 150, 8);
+  const std::span<const TokenId> x(tokens);
+  constexpr TokenId kEnd = 100;
+  Timeline first[2] = {{.pages = {0}, .slot = 0}, {.pages = {0}, .slot = 0}};
+  Timeline second[2] = {{.pages = {1}, .slot = 1}, {.pages = {1}, .slot = 1}};
+  for (std::size_t step = 0; step < 4; ++step) {
+    const std::size_t rows = step == 0 ? 9 : 1;
+    const auto segments = [&](int which) {
+      std::vector<Segment> s = {first[which].extend(x.subspan(step * 9 % 30, rows), Logits::kLast)};
+      if (step > 0) s.push_back(second[which].extend(x.subspan(step, 1), Logits::kLast));
+      return s;
+    };
+    const auto logits = run_step(*with_logits, model.weights(), segments(0));
+    const Batch batch{.segments = segments(1)};
+    std::vector<TokenId> best(static_cast<std::size_t>(batch.logits_rows()));
+    ASSERT_TRUE(forward_greedy(*choosing, model.weights(), batch, best, kEnd).ok());
+    for (std::size_t i = 0; i < best.size(); ++i) {
+      const auto row = std::span(logits).subspan(i * 150, kEnd);
+      EXPECT_EQ(best[i], std::ranges::max_element(row) - row.begin()) << "step " << step << " row " << i;
+    }
+  }
+}
+
+// The account in docs/kernels-metal.md, for two layers of each kind.
+TEST(MetalBackend, EncodesTheLevelsOfTheAccount) {
+  const RandomModel model({.attention = {false, true, false, true}, .bits = 4, .other_bits = 8});
+  const auto backend = make(model);
+  auto& metal = dynamic_cast<metal::MetalBackend&>(*backend);
+  const auto tokens = random_tokens(67, 150, 2);
+  Timeline timeline{.pages = {0}, .slot = 0};
+  const auto levels_of = [&](std::size_t first, std::size_t count) {
+    const std::int64_t before = metal.levels();
+    const Batch batch{.segments = {timeline.extend(std::span(tokens).subspan(first, count), Logits::kLast)}};
+    std::vector<TokenId> best(1);
+    EXPECT_TRUE(forward_greedy(*backend, model.weights(), batch, best, 100).ok());
+    return metal.levels() - before;
+  };
+  EXPECT_EQ(levels_of(0, 1), 2 * 6 + 2 * 7 + 4);
+  EXPECT_EQ(levels_of(1, 65), 2 * 14 + 2 * 12 + 4);
+  EXPECT_EQ(levels_of(66, 1), 2 * 6 + 2 * 8 + 4);  // two ranges of keys, to be joined
+}
+
+TEST(MetalBackend, RefusesWhatItCannotRun) {
+  const RandomModel model({});
+  const auto error_of = [&](const BackendOptions& options, const ModelWeights& weights,
+                            const BackendLimits& limits) {
+    return make_backend(options, weights, limits).error();
+  };
+  ModelWeights odd = model.weights();
+  odd.lm_head.group_size = 32;
+  const Error group = error_of({.name = "metal-emulated"}, odd, kPromiseLimits);
+  EXPECT_EQ(group.code, ErrorCode::kUnsupported);
+  EXPECT_NE(group.message.find("lm_head"), std::string::npos) << group.message;
+
+  BackendLimits vast = kPromiseLimits;
+  vast.kv_pages = std::int64_t{1} << 24;
+  const Error memory = error_of({.name = "metal-emulated"}, model.weights(), vast);
+  EXPECT_EQ(memory.code, ErrorCode::kExhausted);
+  EXPECT_NE(memory.message.find("K/V pages"), std::string::npos) << memory.message;
+
+  EXPECT_EQ(error_of({.name = "metal-emulated", .kv_type = "q8"}, model.weights(), kPromiseLimits).code,
+            ErrorCode::kUnsupported);
+}
+
+}  // namespace
+}  // namespace lily
