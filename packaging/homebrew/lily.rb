@@ -16,10 +16,13 @@ class Lily < Formula
   depends_on "fmt"
   depends_on "libedit"
   depends_on macos: :sequoia # residency sets and Metal's math modes
+  depends_on "openssl@3"
   depends_on "pcre2"
   depends_on "spdlog"
   depends_on "utf8proc"
   depends_on "xxhash"
+
+  uses_from_macos "curl"
 
   def install
     # The web chat's libraries are Debian packages; the API is served without it.

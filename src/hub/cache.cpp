@@ -102,8 +102,10 @@ Result<void> RepositoryCache::link(const std::string& commit,
   fs::create_directories(directory, error);
   if (error) return failed(directory, "create", error);
   std::vector<std::string> order;
-  for (const auto& [name, id] : names) order.push_back(name);
-  std::ranges::stable_partition(order, [](const std::string& name) { return name != "config.json"; });
+  for (const auto& [name, id] : names) {
+    if (name != "config.json") order.push_back(name);
+  }
+  if (names.contains("config.json")) order.emplace_back("config.json");
   for (const std::string& name : order) {
     const fs::path link = directory / name;
     if (fs::exists(link, error)) continue;

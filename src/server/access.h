@@ -19,9 +19,9 @@ struct AccessOptions {
 Result<std::vector<std::string>> read_api_keys(const std::string& path);
 
 /// A gate for HttpServer. Keys come as `Authorization: Bearer KEY` or `X-Api-Key: KEY` and are asked for
-/// everywhere but at /, /page/ and /health. A request that a browser makes for a page (it carries Origin) has to come
-/// from an allowed page, or from one that this server served under a name of this machine: any page can have
-/// its own name lead here.
+/// everywhere but at /, /page/ and /health. A request that a browser makes for a page (it carries Origin) has
+/// to come from an allowed page, or from one that this server served under a name of this machine: any page
+/// can have its own name lead here.
 class Access {
  public:
   /// `host` is what the server listens on.

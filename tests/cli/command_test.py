@@ -290,8 +290,10 @@ class Bench(Folder):
         self.assertGreaterEqual(report["resident_bytes"], report["mapped_file_bytes"])
         self.assertGreaterEqual(report["peak_bytes"], report["resident_bytes"])
         self.assertGreater(report["load_seconds"], 0)
-        for row in report["rows"]:
-            self.assertEqual(f"refused: {row['refused']}" in table, row["refused"] != "")
+        refused = [row["refused"] for row in report["rows"] if row["refused"]]  # the machine may be busy
+        self.assertEqual(table.count("refused: "), len(refused))
+        for reason in refused:
+            self.assertIn(f"refused: {reason}", table)
 
     def test_warm_turns_and_streams_are_rows_too(self):
         self.lily("bench", "--contexts", "40", "--warm", "8,16", "--warm-context", "32", "--streams", "1,3",

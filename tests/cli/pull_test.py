@@ -270,22 +270,25 @@ class Pull(lily.Case):
 
     def test_an_interrupted_pull_goes_on(self):
         self.grow(48 * MIB)
-        release = threading.Event()
+        reached, release = threading.Event(), threading.Event()
 
         def fault(handler, name, begin, end):
             if name == "extra.safetensors" and begin >= 32 * MIB:
+                reached.set()
                 handler.drop(self.hub.files[name], begin, end, 100_000)
                 handler.close_connection = False
-                release.wait(20)
+                release.wait(60)
                 return True
             return False
 
         for kind, code in ((signal.SIGINT, 130), (signal.SIGKILL, -9)):
             with self.subTest(kind):
                 self.hub.fault = fault
+                reached.clear()
                 process = subprocess.Popen([lily.LILY, "pull", "org/model"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                self.assertTrue(reached.wait(60))  # it holds the lock
                 journal = self.repository / "blobs" / (hashlib.sha256(self.hub.files["extra.safetensors"]).hexdigest() + ".lily-chunks")
-                deadline = time.time() + 20
+                deadline = time.time() + 60
                 while time.time() < deadline and not (journal.exists() and journal.read_text().count("\n") >= 3):
                     time.sleep(0.01)
                 other = lily.run("pull", "org/model")

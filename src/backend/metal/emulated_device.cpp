@@ -147,10 +147,7 @@ class EmulatedList final : public CommandList {
 EmulatedDevice::EmulatedDevice(const EmulatedOptions& options)
     : options_(options), executor_(options.executor), random_(options.executor.seed) {
   const std::int64_t memory = usable_memory();
-  facts_ = {.name = "metal-emulated",
-            .working_set_bytes = memory / 4 * 3,
-            .max_buffer_bytes = memory / 2,
-            .max_threadgroup_bytes = emu::kThreadgroupBytes};
+  facts_ = {.name = "metal-emulated", .working_set_bytes = memory / 4 * 3, .max_buffer_bytes = memory / 2};
 }
 
 EmulatedDevice::~EmulatedDevice() = default;

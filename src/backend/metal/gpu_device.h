@@ -27,9 +27,8 @@ inline constexpr std::size_t kToTheEnd = ~std::size_t{0};
 
 struct DeviceFacts {
   std::string name;
-  std::int64_t working_set_bytes = 0;      ///< what the system recommends to use at most
-  std::int64_t max_buffer_bytes = 0;       ///< of one allocation
-  std::int64_t max_threadgroup_bytes = 0;  ///< arrays and lengths set, together
+  std::int64_t working_set_bytes = 0;  ///< what the system recommends to use at most
+  std::int64_t max_buffer_bytes = 0;   ///< of one allocation
 };
 
 /// Three extents, as Metal's own (MTLSize).

@@ -217,8 +217,7 @@ class MetalDevice final : public GpuDevice {
       : device_(device), queue_([device newCommandQueue]), cache_(device, hash_of_sources()) {
     facts_ = {.name = device.name.UTF8String,
               .working_set_bytes = static_cast<std::int64_t>(device.recommendedMaxWorkingSetSize),
-              .max_buffer_bytes = static_cast<std::int64_t>(device.maxBufferLength),
-              .max_threadgroup_bytes = static_cast<std::int64_t>(device.maxThreadgroupMemoryLength)};
+              .max_buffer_bytes = static_cast<std::int64_t>(device.maxBufferLength)};
     resident_.set = [device newResidencySetWithDescriptor:[MTLResidencySetDescriptor new] error:nil];
     if (resident_.set != nil) [queue_ addResidencySet:resident_.set];
     for (const EmbeddedFile& file : embedded_metal_kernels()) compile(file);

@@ -49,7 +49,6 @@ class Executor {
   ~Executor();
   /// The whole grid, or the first error in it: a divergence, a missing argument, what the observer found.
   [[nodiscard]] Result<void> run(const Launch& launch);
-  [[nodiscard]] const ExecutorOptions& options() const { return options_; }
 
  private:
   ThreadPool pool_;
