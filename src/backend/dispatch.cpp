@@ -31,7 +31,7 @@ constexpr std::int64_t kProcessorRows = 512;
 
 // Best first.
 constexpr Maker kMakers[] = {
-    {"cuda", true, kCardRows, false, make_cuda_backend},
+    {"cuda", true, kCardRows, true, make_cuda_backend},
     {"metal", true, kCardRows, false, make_metal_backend},
     {"cpu", true, kProcessorRows, true, make_cpu_backend},
     {"metal-emulated", false, kProcessorRows, false, make_metal_backend},

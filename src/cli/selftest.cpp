@@ -25,6 +25,7 @@ struct Check {
 // by far more.
 constexpr double kLargestBlockError = 3e-2;
 constexpr double kLargestIntegerError = 0.1;
+constexpr double kLargestFewRowsError = 0.2;  // a row with another expert among its chosen is 3 to 15 % off
 constexpr double kLargestDivergence = 1e-3;
 constexpr double kLargestIntegerDivergence = 1e-2;
 constexpr std::int64_t kAnswerTokens = 24;
@@ -43,9 +44,11 @@ Result<Check> check_blocks(const BackendOptions& backend) {
   LILY_TRY(const BlockComparison c, compare_with_reference(backend));
   const double bound = is_integer(backend) ? kLargestIntegerError : kLargestBlockError;
   return Check{.name = "blocks",
-               .passed = c.worst < bound,
-               .found = fmt::format("{} of {} random models: largest error {:.1e}, bound {:.0e}", c.blocks,
-                                    c.models, c.worst, bound)};
+               .passed = c.worst < bound && c.worst_few < kLargestFewRowsError,
+               .found = fmt::format(
+                   "{} of {} random models: largest error {:.1e}, bound {:.0e}; of fewer than {} rows "
+                   "{:.1e}, bound {:.0e}",
+                   c.blocks, c.models, c.worst, bound, kSparingRows, c.worst_few, kLargestFewRowsError)};
 }
 
 Result<std::unique_ptr<LoadedModel>> open_tiny(const BackendOptions& backend) {
@@ -149,7 +152,7 @@ Result<void> run_selftest(const Options& options) {
   std::size_t failed = 0;
   for (const Check& check : checks) {
     LILY_TRY_VOID(console::print(
-        fmt::format("{:<6}{:<14}{}\n", check.passed ? "ok" : "FAILED", check.name, check.found)));
+        fmt::format("{:<8}{:<14}{}\n", check.passed ? "ok" : "FAILED", check.name, check.found)));
     failed += check.passed ? 0 : 1;
   }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;

@@ -20,19 +20,25 @@ double gib(std::int64_t bytes) {
   return static_cast<double>(bytes) / kGiB;
 }
 
+constexpr const char* kGraph = "graph";
+constexpr const char* kOverlap = "programmatic-launch";
+constexpr const char* kChoice = "choice-on-the-card";
+constexpr const char* kWgmma = "wgmma";
+
 std::size_t bytes_of(std::int64_t count, std::size_t size) {
   return static_cast<std::size_t>(count) * size;
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Backend>> CudaBackend::create(const ModelWeights& weights,
-                                                     const BackendLimits& limits) {
+Result<std::unique_ptr<Backend>> CudaBackend::create(const ModelWeights& weights, const BackendLimits& limits,
+                                                     const std::string& without) {
   LILY_TRY(OpenDevice device, open_device());
   LILY_TRY_VOID(check_supported(weights));
   LILY_TRY(Stream stream, Stream::create());
   auto backend =
       std::unique_ptr<CudaBackend>(new CudaBackend(weights, limits, std::move(device), std::move(stream)));
+  LILY_TRY_VOID(backend->leave_out(without));
   LILY_TRY(backend->prefill_, RowBlock::create(limits.max_rows, limits.slots, limits.kv_pages));
   LILY_TRY(backend->decode_, RowBlock::create(limits.slots, limits.slots, limits.kv_pages));
   LILY_TRY_VOID(backend->allocate());
@@ -110,6 +116,30 @@ std::string CudaBackend::description() const {
   return fmt::format("cuda ({}, {} multiprocessors)", device_.name, device_.device.multiprocessors);
 }
 
+std::vector<Ablation> CudaBackend::ablations() const {
+  std::vector<Ablation> list;
+  if (graphs_allowed_) list.push_back({kGraph, "every kernel of a decoding step launched by the host"});
+  if (device_.device.overlap) list.push_back({kOverlap, "a kernel starts when the one before it has ended"});
+  if (chooses_) list.push_back({kChoice, "a greedy step's logits copied to the host"});
+  if (device_.device.hopper) list.push_back({kWgmma, "prompts' products by mma.sync"});
+  return list;
+}
+
+Result<void> CudaBackend::leave_out(const std::string& ablation) {
+  if (ablation == kGraph) {
+    graphs_allowed_ = false;
+  } else if (ablation == kOverlap) {
+    device_.device.overlap = false;
+  } else if (ablation == kChoice) {
+    chooses_ = false;
+  } else if (ablation == kWgmma) {
+    device_.device.hopper = false;
+  } else if (!ablation.empty()) {
+    return fail(ErrorCode::kInvalidArgument, "cuda: without '{}': expected one of its ablations", ablation);
+  }
+  return {};
+}
+
 void CudaBackend::check(const Segment& segment) const {
   LILY_CHECK(segment.phase == Phase::kPrefill || segment.rows() == 1, "decoding {} rows", segment.rows());
   LILY_CHECK(segment.slot >= 0 && segment.slot < limits_.slots, "slot {} of {}", segment.slot, limits_.slots);
@@ -145,7 +175,7 @@ void CudaBackend::begin(const Batch& batch) {
     next += segment.rows();
   }
   if (decode_rows() > 0) decode_.send(stream_.get());
-  recording_ = prefill_rows() == 0 && decode_rows() > 0 && decode_rows() <= kGraphRows &&
+  recording_ = graphs_allowed_ && prefill_rows() == 0 && decode_rows() > 0 && decode_rows() <= kGraphRows &&
                batch.logits_rows() == decode_rows();
   if (!recording_) prefill_.send(stream_.get());
 }
@@ -272,7 +302,7 @@ Result<std::unique_ptr<Backend>> make_cuda_backend(const BackendOptions& options
   if (kv_type != KvType::kBf16) {
     return fail(ErrorCode::kUnsupported, "cuda: kv-type {}: K and V are kept in bf16", kv_type_name(kv_type));
   }
-  return cuda::CudaBackend::create(weights, limits);
+  return cuda::CudaBackend::create(weights, limits, options.without);
 }
 
 }  // namespace lily

@@ -23,10 +23,13 @@ inline constexpr int kGraphRows = 8;
 
 class CudaBackend final : public Backend {
  public:
-  static Result<std::unique_ptr<Backend>> create(const ModelWeights& weights, const BackendLimits& limits);
+  /// `without`: one of ablations(), or empty.
+  static Result<std::unique_ptr<Backend>> create(const ModelWeights& weights, const BackendLimits& limits,
+                                                 const std::string& without);
   ~CudaBackend() override;
 
   [[nodiscard]] std::string description() const override;
+  [[nodiscard]] std::vector<Ablation> ablations() const override;
   [[nodiscard]] std::int64_t max_rows() const override { return limits_.max_rows; }
   void begin(const Batch& batch) override;
   void embed(const EmbedBlock& block) override;
@@ -35,7 +38,7 @@ class CudaBackend final : public Backend {
   void moe_block(const MoeBlock& block) override;
   void mlp_block(const MlpBlock& block) override;
   void head(const HeadBlock& block) override;
-  [[nodiscard]] bool chooses() const override { return true; }
+  [[nodiscard]] bool chooses() const override { return chooses_; }
   Result<void> finish() override;
   void read_residual(std::span<float> out) override;
 
@@ -51,6 +54,7 @@ class CudaBackend final : public Backend {
 
  private:
   CudaBackend(const ModelWeights& weights, const BackendLimits& limits, OpenDevice device, Stream stream);
+  Result<void> leave_out(const std::string& ablation);
   Result<void> allocate();
   Result<void> send_frequencies();
   void check(const Segment& segment) const;
@@ -111,6 +115,8 @@ class CudaBackend final : public Backend {
   RowBlock decode_;
   Batch batch_;
   std::vector<std::int64_t> first_rows_;  ///< of each segment of the batch, among all rows
+  bool graphs_allowed_ = true;
+  bool chooses_ = true;
   bool recording_ = false;
   std::vector<std::function<void()>> recorded_;
   struct Graph {

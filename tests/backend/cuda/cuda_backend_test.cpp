@@ -11,6 +11,7 @@ namespace lily {
 namespace {
 
 using testing::Conversation;
+using testing::error_of_nearly_all;
 using testing::kPromiseLimits;
 using testing::ModelSize;
 using testing::random_tokens;
@@ -66,27 +67,6 @@ std::vector<ModelSize> affordable_sizes() {
   return kEmulated ? std::vector<ModelSize>{all[1], all[2]} : all;
 }
 
-/// Of each row of [rows, width].
-std::vector<double> row_errors(std::span<const float> got, std::span<const float> expected,
-                               std::int64_t width) {
-  std::vector<double> errors;
-  for (std::size_t at = 0; at < got.size(); at += static_cast<std::size_t>(width)) {
-    const auto row = [&](std::span<const float> rows) {
-      return rows.subspan(at, static_cast<std::size_t>(width));
-    };
-    errors.push_back(relative_error(row(got), row(expected)));
-  }
-  return errors;
-}
-
-/// The error that all rows stay within, of five or more all but a tenth. Among random experts some are nearly
-/// equal: what bf16 rounds can put another one among a row's chosen, and that row is 3 to 15 % off.
-double nearly_all(std::vector<double> errors) {
-  std::ranges::sort(errors);
-  const std::size_t spared = errors.size() >= 5 ? (errors.size() + 9) / 10 : 0;
-  return errors[errors.size() - 1 - spared];
-}
-
 TEST_F(CudaBackend, MatchesTheReferenceBlockByBlock) {
   for (const ModelSize& size : affordable_sizes()) {
     const RandomModel model(size);
@@ -94,12 +74,12 @@ TEST_F(CudaBackend, MatchesTheReferenceBlockByBlock) {
     const Runs got = run_conversation(*make(model, "cuda"), model, kConversation);
     ASSERT_EQ(got.residuals.size(), expected.residuals.size());
     for (std::size_t i = 0; i < got.residuals.size(); ++i) {
-      EXPECT_LT(nearly_all(row_errors(got.residuals[i], expected.residuals[i], size.hidden)), 3e-2)
+      EXPECT_LT(error_of_nearly_all(got.residuals[i], expected.residuals[i], size.hidden), 3e-2)
           << "hidden " << size.hidden << " block " << i;
     }
     for (std::size_t i = 0; i < got.logits.size(); ++i) {
       if (expected.logits[i].empty()) continue;
-      EXPECT_LT(nearly_all(row_errors(got.logits[i], expected.logits[i], size.vocab)), 3e-2)
+      EXPECT_LT(error_of_nearly_all(got.logits[i], expected.logits[i], size.vocab), 3e-2)
           << "hidden " << size.hidden << " step " << i;
     }
   }
@@ -131,6 +111,30 @@ TEST_F(CudaBackend, RecordedStepsGiveTheBitsOfStepsRunBlockByBlock) {
   const Runs recorded = run_conversation(*make(model, "cuda"), model, unprobed);
   const Runs stepwise = run_conversation(*make(model, "cuda"), model, kConversation);
   EXPECT_EQ(recorded.logits, stepwise.logits);
+}
+
+// What an ablation leaves out changes how kernels are launched, and of prompts which ones.
+TEST_F(CudaBackend, DoesWithoutEachOfItsAblations) {
+  const RandomModel model({});
+  Conversation unprobed = kConversation;
+  unprobed.probe = false;
+  const auto whole = make(model, "cuda");
+  const Runs expected = run_conversation(*whole, model, unprobed);
+  const auto ablations = whole->ablations();
+  EXPECT_GE(ablations.size(), 2U);
+  for (const Ablation& ablation : ablations) {
+    const auto without = testing::make(model, {.name = "cuda", .without = ablation.name});
+    for (const Ablation& left : without->ablations()) EXPECT_NE(left.name, ablation.name);
+    const Runs got = run_conversation(*without, model, unprobed);
+    if (ablation.name != "wgmma") {
+      EXPECT_EQ(got.logits, expected.logits) << ablation.name;
+      continue;
+    }
+    for (std::size_t i = 0; i < got.logits.size(); ++i) {
+      if (expected.logits[i].empty()) continue;
+      EXPECT_LT(error_of_nearly_all(got.logits[i], expected.logits[i], model.weights().shapes.vocab), 3e-2);
+    }
+  }
 }
 
 TEST_F(CudaBackend, EqualBitsAloneAndInCompany) {
