@@ -13,6 +13,9 @@ set(warnings -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
 # GCC 12 reports these in the standard library's own inlined code at -O2 (gcc bugs 105562, 105329, 109842).
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND warnings -Wno-maybe-uninitialized -Wno-restrict -Wno-array-bounds -Wno-stringop-overflow)
+else()
+  # libstdc++ 12's stable_sort and stable_partition call a function that it has declared deprecated itself.
+  list(APPEND warnings -Wno-deprecated-declarations)
 endif()
 add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${warnings}>")
 

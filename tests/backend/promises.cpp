@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace lily::testing {
 
 std::unique_ptr<Backend> make(const RandomModel& model, const BackendOptions& options) {
@@ -89,6 +91,89 @@ void expect_reused_state_to_be_fresh(const RandomModel& model, const Make& make)
   backend->release_slot(0);
   backend->zero_slot(0);
   EXPECT_EQ(first_rows(), expected);
+}
+
+void expect_equal_bits_of_any_number(const RandomModel& model, const Make& make,
+                                     std::span<const std::size_t> counts) {
+  const std::int64_t vocab = model.weights().shapes.vocab;
+  const std::size_t most = std::ranges::max(counts);
+  const auto tokens = random_tokens(static_cast<std::int64_t>(2 * most), vocab, 11);
+  const auto timeline_of = [](std::size_t i) {
+    return Timeline{.pages = {static_cast<PageId>(i)}, .slot = static_cast<SlotId>(i)};
+  };
+  const auto alone = make();
+  std::vector<std::vector<float>> expected;
+  for (std::size_t i = 0; i < most; ++i) {
+    Timeline timeline = timeline_of(i);
+    run_step(*alone, model.weights(), {timeline.extend(std::span(tokens).subspan(i, 1), Logits::kNone)});
+    expected.push_back(run_step(*alone, model.weights(),
+                                {timeline.extend(std::span(tokens).subspan(most + i, 1), Logits::kLast)}));
+  }
+  for (const std::size_t rows : counts) {
+    const auto together = make();
+    std::vector<Timeline> timelines;
+    for (std::size_t i = 0; i < rows; ++i) timelines.push_back(timeline_of(i));
+    std::vector<float> logits;
+    for (const std::size_t at : {std::size_t{0}, most}) {
+      std::vector<Segment> segments;
+      for (std::size_t i = 0; i < rows; ++i)
+        segments.push_back(timelines[i].extend(std::span(tokens).subspan(at + i, 1), Logits::kLast));
+      logits = run_step(*together, model.weights(), segments);
+    }
+    for (std::size_t i = 0; i < rows; ++i) {
+      const auto mine =
+          std::span(logits).subspan(i * static_cast<std::size_t>(vocab), static_cast<std::size_t>(vocab));
+      EXPECT_TRUE(std::ranges::equal(mine, expected[i])) << "row " << i << " of " << rows;
+    }
+  }
+}
+
+void expect_chunks_to_agree_with_steps(const RandomModel& model, const Make& make, std::size_t tokens,
+                                       std::span<const std::size_t> chunks, double bound) {
+  const auto backend = make();
+  const auto a = random_tokens(static_cast<std::int64_t>(tokens), model.weights().shapes.vocab, 3);
+  const std::span<const TokenId> x(a);
+  Timeline steps{.pages = {0, 1}, .slot = 0};
+  std::vector<float> expected;
+  for (std::size_t i = 0; i < x.size(); ++i)
+    expected = run_step(*backend, model.weights(), {steps.extend(x.subspan(i, 1), Logits::kLast)});
+  for (const std::size_t chunk : chunks) {
+    backend->zero_slot(1);
+    Timeline cut{.pages = {2, 3}, .slot = 1};
+    std::vector<float> got;
+    for (std::size_t i = 0; i < x.size(); i += chunk) {
+      const auto part = x.subspan(i, std::min(chunk, x.size() - i));
+      got = run_step(*backend, model.weights(), {cut.extend(part, Logits::kLast, Phase::kPrefill)});
+    }
+    EXPECT_LT(relative_error(got, expected), bound) << chunk;
+  }
+}
+
+void expect_likeliest_choice(const RandomModel& model, const Make& make) {
+  const auto with_logits = make();
+  const auto choosing = make();
+  const auto vocab = static_cast<std::size_t>(model.weights().shapes.vocab);
+  const auto end = static_cast<TokenId>(vocab * 2 / 3);
+  const auto tokens = random_tokens(40, model.weights().shapes.vocab, 8);
+  const std::span<const TokenId> x(tokens);
+  Timeline first[2] = {{.pages = {0}, .slot = 0}, {.pages = {0}, .slot = 0}};
+  Timeline second[2] = {{.pages = {1}, .slot = 1}, {.pages = {1}, .slot = 1}};
+  for (std::size_t step = 0; step < 5; ++step) {
+    const std::size_t rows = step == 0 ? 9 : 1;
+    const auto segments = [&](int which) {
+      std::vector<Segment> s = {first[which].extend(x.subspan(step * 9 % 30, rows), Logits::kLast)};
+      if (step > 0) s.push_back(second[which].extend(x.subspan(step, 1), Logits::kLast));
+      return s;
+    };
+    const auto logits = run_step(*with_logits, model.weights(), segments(0));
+    const Batch batch{.segments = segments(1)};
+    std::vector<TokenId> best(static_cast<std::size_t>(batch.logits_rows()));
+    ASSERT_TRUE(forward_greedy(*choosing, model.weights(), batch, best, end).ok());
+    for (std::size_t i = 0; i < best.size(); ++i) {
+      const auto row = std::span(logits).subspan(i * vocab, static_cast<std::size_t>(end));
+      EXPECT_EQ(best[i], std::ranges::max_element(row) - row.begin()) << "step " << step << " row " << i;
+    }
+  }
 }
 
 }  // namespace lily::testing

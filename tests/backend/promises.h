@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "tests/backend/random_model.h"
@@ -36,5 +37,15 @@ void expect_equal_bits_in_company(const RandomModel& model, const Make& make, st
 void expect_copied_state_to_go_on(const RandomModel& model, const Make& make);
 /// Slots and pages that are used again hold nothing of their past.
 void expect_reused_state_to_be_fresh(const RandomModel& model, const Make& make);
+/// So many rows decoded together each give the bits of a row alone.
+void expect_equal_bits_of_any_number(const RandomModel& model, const Make& make,
+                                     std::span<const std::size_t> counts);
+/// A prompt in chunks of these sizes gives the logits of its tokens one by one, up to `bound` of relative
+/// error.
+void expect_chunks_to_agree_with_steps(const RandomModel& model, const Make& make, std::size_t tokens,
+                                       std::span<const std::size_t> chunks, double bound);
+/// forward_greedy() gives the largest logit below the end: alone, in company, and with one sequence's row
+/// after the other's.
+void expect_likeliest_choice(const RandomModel& model, const Make& make);
 
 }  // namespace lily::testing

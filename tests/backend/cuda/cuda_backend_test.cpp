@@ -2,7 +2,7 @@
 // with the emulator, where the kernels run on the CPU, and with CUDA, where they need a card.
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <array>
 #include <string>
 
 #include "tests/backend/promises.h"
@@ -148,34 +148,8 @@ TEST_F(CudaBackend, EqualBitsAloneAndInCompany) {
 // One to ten rows take kernels for 1, 4 and 8 rows, in one or two rounds.
 TEST_F(CudaBackend, AnyNumberOfDecodingRowsGivesEqualBits) {
   const RandomModel model({.hidden = 256, .experts = 17, .expert_width = 64, .shared_width = 64});
-  const std::int64_t vocab = model.weights().shapes.vocab;
-  const auto alone = make(model, "cuda");
-  const auto tokens = random_tokens(40, vocab, 11);
-  std::vector<std::vector<float>> expected;
-  for (std::size_t i = 0; i < 10; ++i) {
-    Timeline timeline{.pages = {static_cast<PageId>(i)}, .slot = static_cast<SlotId>(i)};
-    run_step(*alone, model.weights(), {timeline.extend(std::span(tokens).subspan(i, 1), Logits::kNone)});
-    expected.push_back(run_step(*alone, model.weights(),
-                                {timeline.extend(std::span(tokens).subspan(10 + i, 1), Logits::kLast)}));
-  }
-  for (const std::size_t rows : {2, 4, 5, 8, 9, 10}) {
-    const auto together = make(model, "cuda");
-    std::vector<Timeline> timelines;
-    for (std::size_t i = 0; i < rows; ++i)
-      timelines.push_back({.pages = {static_cast<PageId>(i)}, .slot = static_cast<SlotId>(i)});
-    std::vector<float> logits;
-    for (const std::size_t at : {0, 10}) {
-      std::vector<Segment> segments;
-      for (std::size_t i = 0; i < rows; ++i)
-        segments.push_back(timelines[i].extend(std::span(tokens).subspan(at + i, 1), Logits::kLast));
-      logits = run_step(*together, model.weights(), segments);
-    }
-    for (std::size_t i = 0; i < rows; ++i) {
-      const auto mine =
-          std::span(logits).subspan(i * static_cast<std::size_t>(vocab), static_cast<std::size_t>(vocab));
-      EXPECT_TRUE(std::ranges::equal(mine, expected[i])) << "row " << i << " of " << rows;
-    }
-  }
+  testing::expect_equal_bits_of_any_number(
+      model, [&] { return make(model, "cuda"); }, std::array<std::size_t, 6>{2, 4, 5, 8, 9, 10});
 }
 
 // Prompts are cut on the grid of 64; one row may remain. Tiles of every height take part.
@@ -201,25 +175,9 @@ TEST_F(CudaBackend, PrefillGivesEqualBitsHoweverItIsCut) {
 // Over several pages and ranges of attention, at odd cuts.
 TEST_F(CudaBackend, ChunksAgreeWithTokenByToken) {
   const RandomModel model({.hidden = 64, .vocab = 40});
-  const auto backend = make(model, "cuda");
-  const auto a = random_tokens(300, 40, 3);
-  const std::span<const TokenId> x(a);
-  Timeline steps{.pages = {0, 1}, .slot = 0};
-  std::vector<float> expected;
-  for (std::size_t i = 0; i < x.size(); ++i)
-    expected = run_step(*backend, model.weights(), {steps.extend(x.subspan(i, 1), Logits::kLast)});
-  for (const std::size_t chunk : {2, 7, 64, 160}) {
-    if (kEmulated && chunk != 64) continue;
-    backend->zero_slot(1);
-    Timeline chunks{.pages = {2, 3}, .slot = 1};
-    std::vector<float> got;
-    for (std::size_t i = 0; i < x.size(); i += chunk) {
-      got = run_step(
-          *backend, model.weights(),
-          {chunks.extend(x.subspan(i, std::min(chunk, x.size() - i)), Logits::kLast, Phase::kPrefill)});
-    }
-    EXPECT_LT(relative_error(got, expected), 3e-2) << chunk;
-  }
+  constexpr std::array<std::size_t, 4> kChunks = {64, 2, 7, 160};
+  testing::expect_chunks_to_agree_with_steps(
+      model, [&] { return make(model, "cuda"); }, 300, std::span(kChunks).first(kEmulated ? 1 : 4), 3e-2);
 }
 
 TEST_F(CudaBackend, CopiedStateGoesOnLikeItsOriginal) {
@@ -235,29 +193,7 @@ TEST_F(CudaBackend, ReusedSlotsAndPagesHoldNothingOfTheirPast) {
 // Alone and recorded, in company and not: the largest logit below the end.
 TEST_F(CudaBackend, ChoosesTheLikeliestToken) {
   const RandomModel model({});
-  const auto with_logits = make(model, "cuda");
-  const auto choosing = make(model, "cuda");
-  const auto tokens = random_tokens(40, 150, 8);
-  const std::span<const TokenId> x(tokens);
-  constexpr TokenId kEnd = 100;
-  Timeline first[2] = {{.pages = {0}, .slot = 0}, {.pages = {0}, .slot = 0}};
-  Timeline second[2] = {{.pages = {1}, .slot = 1}, {.pages = {1}, .slot = 1}};
-  for (std::size_t step = 0; step < 5; ++step) {
-    const std::size_t rows = step == 0 ? 9 : 1;
-    const auto segments = [&](int which) {
-      std::vector<Segment> s = {first[which].extend(x.subspan(step * 9 % 30, rows), Logits::kLast)};
-      if (step > 0) s.push_back(second[which].extend(x.subspan(step, 1), Logits::kLast));
-      return s;
-    };
-    const auto logits = run_step(*with_logits, model.weights(), segments(0));
-    const Batch batch{.segments = segments(1)};
-    std::vector<TokenId> best(static_cast<std::size_t>(batch.logits_rows()));
-    ASSERT_TRUE(forward_greedy(*choosing, model.weights(), batch, best, kEnd).ok());
-    for (std::size_t i = 0; i < best.size(); ++i) {
-      const auto row = std::span(logits).subspan(i * 150, kEnd);
-      EXPECT_EQ(best[i], std::ranges::max_element(row) - row.begin()) << "step " << step << " row " << i;
-    }
-  }
+  testing::expect_likeliest_choice(model, [&] { return make(model, "cuda"); });
 }
 
 TEST_F(CudaBackend, RefusesWhatItCannotRun) {

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <array>
 
 #include "tests/backend/promises.h"
 
@@ -75,35 +75,8 @@ TEST(MetalBackend, EqualBitsAloneAndInCompany) {
 // One to five rows take kernels for 1, 2 and 4 rows, in one round or two.
 TEST(MetalBackend, AnyNumberOfDecodingRowsGivesEqualBits) {
   const RandomModel model({.hidden = 128, .experts = 17, .expert_width = 64, .shared_width = 64});
-  const std::int64_t vocab = model.weights().shapes.vocab;
-  const auto alone = make(model);
-  const auto tokens = random_tokens(40, vocab, 11);
-  const auto step = [&](Backend& backend, std::vector<Timeline>& timelines, std::size_t at) {
-    std::vector<Segment> segments;
-    for (std::size_t i = 0; i < timelines.size(); ++i) {
-      const auto token = static_cast<std::size_t>(timelines[i].slot) + at;
-      segments.push_back(timelines[i].extend(std::span(tokens).subspan(token, 1), Logits::kLast));
-    }
-    return run_step(backend, model.weights(), segments);
-  };
-  std::vector<std::vector<float>> expected;
-  for (int i = 0; i < 5; ++i) {
-    std::vector<Timeline> one = {{.pages = {i}, .slot = i}};
-    step(*alone, one, 0);
-    expected.push_back(step(*alone, one, 10));
-  }
-  for (const int rows : {2, 3, 5}) {
-    const auto together = make(model);
-    std::vector<Timeline> timelines;
-    for (int i = 0; i < rows; ++i) timelines.push_back({.pages = {i}, .slot = i});
-    step(*together, timelines, 0);
-    const auto logits = step(*together, timelines, 10);
-    for (std::size_t i = 0; i < timelines.size(); ++i) {
-      const auto mine =
-          std::span(logits).subspan(i * static_cast<std::size_t>(vocab), static_cast<std::size_t>(vocab));
-      EXPECT_TRUE(std::ranges::equal(mine, expected[i])) << "row " << i << " of " << rows;
-    }
-  }
+  testing::expect_equal_bits_of_any_number(
+      model, [&] { return make(model); }, std::array<std::size_t, 3>{2, 3, 5});
 }
 
 // Prompts are cut on the grid of 64; one row may remain. 257 rows take tall tiles, 64 short ones.
@@ -130,24 +103,8 @@ TEST(MetalBackend, PrefillGivesEqualBitsHoweverItIsCut) {
 // Over two pages and several ranges of attention, at a cut beside every grid.
 TEST(MetalBackend, ChunksAgreeWithTokenByToken) {
   const RandomModel model({.hidden = 64, .vocab = 40});
-  const auto backend = make(model);
-  const auto a = random_tokens(290, 40, 3);
-  const std::span<const TokenId> x(a);
-  Timeline steps{.pages = {0, 1}, .slot = 0};
-  std::vector<float> expected;
-  for (std::size_t i = 0; i < x.size(); ++i)
-    expected = run_step(*backend, model.weights(), {steps.extend(x.subspan(i, 1), Logits::kLast)});
-  for (const std::size_t chunk : {7, 145}) {
-    backend->zero_slot(1);
-    Timeline chunks{.pages = {2, 3}, .slot = 1};
-    std::vector<float> got;
-    for (std::size_t i = 0; i < x.size(); i += chunk) {
-      got = run_step(
-          *backend, model.weights(),
-          {chunks.extend(x.subspan(i, std::min(chunk, x.size() - i)), Logits::kLast, Phase::kPrefill)});
-    }
-    EXPECT_LT(relative_error(got, expected), 1e-2) << chunk;
-  }
+  testing::expect_chunks_to_agree_with_steps(
+      model, [&] { return make(model); }, 290, std::array<std::size_t, 2>{7, 145}, 1e-2);
 }
 
 TEST(MetalBackend, CopiedStateGoesOnLikeItsOriginal) {
@@ -162,29 +119,7 @@ TEST(MetalBackend, ReusedSlotsAndPagesHoldNothingOfTheirPast) {
 
 TEST(MetalBackend, ChoosesTheLikeliestToken) {
   const RandomModel model({});
-  const auto with_logits = make(model);
-  const auto choosing = make(model);
-  const auto tokens = random_tokens(40, 150, 8);
-  const std::span<const TokenId> x(tokens);
-  constexpr TokenId kEnd = 100;
-  Timeline first[2] = {{.pages = {0}, .slot = 0}, {.pages = {0}, .slot = 0}};
-  Timeline second[2] = {{.pages = {1}, .slot = 1}, {.pages = {1}, .slot = 1}};
-  for (std::size_t step = 0; step < 4; ++step) {
-    const std::size_t rows = step == 0 ? 9 : 1;
-    const auto segments = [&](int which) {
-      std::vector<Segment> s = {first[which].extend(x.subspan(step * 9 % 30, rows), Logits::kLast)};
-      if (step > 0) s.push_back(second[which].extend(x.subspan(step, 1), Logits::kLast));
-      return s;
-    };
-    const auto logits = run_step(*with_logits, model.weights(), segments(0));
-    const Batch batch{.segments = segments(1)};
-    std::vector<TokenId> best(static_cast<std::size_t>(batch.logits_rows()));
-    ASSERT_TRUE(forward_greedy(*choosing, model.weights(), batch, best, kEnd).ok());
-    for (std::size_t i = 0; i < best.size(); ++i) {
-      const auto row = std::span(logits).subspan(i * 150, kEnd);
-      EXPECT_EQ(best[i], std::ranges::max_element(row) - row.begin()) << "step " << step << " row " << i;
-    }
-  }
+  testing::expect_likeliest_choice(model, [&] { return make(model); });
 }
 
 // The account in docs/kernels-metal.md, for two layers of each kind.
