@@ -38,7 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     LILY_CHECK(state != lily::GrammarAutomaton::kDead, "an allowed token leads nowhere");
   }
   if (state != lily::GrammarAutomaton::kDead && automaton.accepts(state)) {
-    LILY_CHECK(nlohmann::json::accept(lily::text), "no JSON: {}", text);
+    LILY_CHECK(nlohmann::json::accept(text), "no JSON: {}", text);
   }
   return 0;
 }
