@@ -77,7 +77,7 @@ class Cursor {
     }
     LILY_TRY(const auto bytes, take(count * sizeof(T)));
     std::vector<T> values(count);
-    std::memcpy(values.data(), bytes.data(), bytes.size());
+    if (count > 0) std::memcpy(values.data(), bytes.data(), bytes.size());  // no elements: no address either
     return values;
   }
   /// `size` bytes and the checksum behind them.
