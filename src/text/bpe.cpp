@@ -95,7 +95,8 @@ class Ids {
 
 Result<TokenId> id_of(const Ids& ids, std::string_view token, std::size_t rank) {
   if (const std::optional<TokenId> id = ids.find(token)) return *id;
-  return fail(ErrorCode::kCorrupt, "model.merges[{}]: token {:?} is not in the vocabulary", rank, token);
+  return fail(ErrorCode::kCorrupt, "model.merges[{}]: token {} is not in the vocabulary", rank,
+              utf8::quoted(token));
 }
 
 Result<MergeTable> build_merges(const TokenizerFile& file, const Ids& ids) {
@@ -148,7 +149,7 @@ Result<Bpe> Bpe::build(const TokenizerFile& file) {
   for (const auto& [spelling, id] : file.vocab) {
     if (spelling.empty()) return fail(ErrorCode::kCorrupt, "model.vocab: the token of id {} is empty", id);
     if (!ids.insert(spelling, id)) {
-      return fail(ErrorCode::kCorrupt, "model.vocab: token {:?} is listed twice", spelling);
+      return fail(ErrorCode::kCorrupt, "model.vocab: token {} is listed twice", utf8::quoted(spelling));
     }
     const auto index = static_cast<std::size_t>(id);
     if (index >= bpe.tokens_.size()) bpe.tokens_.resize(std::max(index + 1, file.vocab.size()));

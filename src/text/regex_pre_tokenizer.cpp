@@ -96,8 +96,8 @@ Result<std::unique_ptr<PreTokenizer>> make_regex_pre_tokenizer(const std::string
   Code code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
                           PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr));
   if (code == nullptr) {
-    return fail(ErrorCode::kUnsupported, "split pattern: {} at offset {} of {:?}", error_text(error), offset,
-                pattern);
+    return fail(ErrorCode::kUnsupported, "split pattern: {} at offset {} of {}", error_text(error), offset,
+                utf8::quoted(pattern));
   }
   pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE);  // where there is no JIT, matching interprets
   return std::unique_ptr<PreTokenizer>(std::make_unique<RegexPreTokenizer>(std::move(code)));

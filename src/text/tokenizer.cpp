@@ -58,8 +58,8 @@ struct Tokenizer::Impl {
       const auto index = static_cast<std::size_t>(token.id);
       if (index >= tokens.size()) tokens.resize(index + 1);
       if (!tokens[index].empty() && tokens[index] != token.content) {
-        return fail(ErrorCode::kCorrupt, "added_tokens: {:?} has the id {} of {:?}", token.content, token.id,
-                    tokens[index]);
+        return fail(ErrorCode::kCorrupt, "added_tokens: {} has the id {} of {}", utf8::quoted(token.content),
+                    token.id, utf8::quoted(tokens[index]));
       }
       tokens[index] = token.content;
     }
@@ -84,7 +84,8 @@ Result<AddedTokens> make_added_tokens(const TokenizerFile& file) {
   for (const AddedToken& token : tokens) contents.push_back(token.content);
   std::sort(contents.begin(), contents.end());
   const auto twice = std::adjacent_find(contents.begin(), contents.end());
-  if (twice != contents.end()) return fail(ErrorCode::kCorrupt, "added_tokens: {:?} is listed twice", *twice);
+  if (twice != contents.end())
+    return fail(ErrorCode::kCorrupt, "added_tokens: {} is listed twice", utf8::quoted(*twice));
   return AddedTokens(std::move(tokens));
 }
 

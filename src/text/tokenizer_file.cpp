@@ -1,4 +1,5 @@
 #include "text/tokenizer_file.h"
+#include "text/utf8.h"
 
 #include <nlohmann/json.hpp>
 
@@ -123,7 +124,8 @@ class Reader final : public nlohmann::json_sax<json> {
   bool merge_line(const std::string& line) {
     const std::size_t space = line.find(' ');
     if (space == std::string::npos || line.find(' ', space + 1) != std::string::npos) {
-      return reject(fmt::format("model.merges: expected two tokens and one space, found {:?}", line));
+      return reject(
+          fmt::format("model.merges: expected two tokens and one space, found {}", utf8::quoted(line)));
     }
     const std::string_view kept = keep(line);
     file_.merges.emplace_back(kept.substr(0, space), kept.substr(space + 1));
@@ -151,7 +153,7 @@ class Reader final : public nlohmann::json_sax<json> {
 
   bool add(json value) {
     if (part_ == Part::kVocab)
-      return reject(fmt::format("model.vocab: id of {:?} is not a whole number", token_));
+      return reject(fmt::format("model.vocab: id of {} is not a whole number", utf8::quoted(token_)));
     if (part_ != Part::kDocument)
       return reject("model.merges: an entry is neither a string nor a pair of strings");
     place(std::move(value));
@@ -160,7 +162,7 @@ class Reader final : public nlohmann::json_sax<json> {
 
   bool open(json container) {
     if (part_ == Part::kVocab)
-      return reject(fmt::format("model.vocab: id of {:?} is not a whole number", token_));
+      return reject(fmt::format("model.vocab: id of {} is not a whole number", utf8::quoted(token_)));
     if (part_ != Part::kDocument)
       return reject("model.merges: an entry is neither a string nor a pair of strings");
     if (open_.size() == kMaxDepth) return reject(fmt::format("nested deeper than {} levels", kMaxDepth));

@@ -61,6 +61,27 @@ std::string sanitize(std::string_view text) {
   return out;
 }
 
+std::string quoted(std::string_view text) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string out = "\"";
+  while (!text.empty()) {
+    const Sequence sequence = decode(text);
+    const std::string_view part = text.substr(0, sequence.length);
+    const bool plain = sequence.status == Status::kValid && static_cast<unsigned char>(part[0]) >= 0x20 &&
+                       part != "\x7f" && part != "\"" && part != "\\";
+    if (plain) {
+      out += part;
+    } else {
+      for (const char byte : part) {
+        const auto value = static_cast<unsigned char>(byte);
+        out += {'\\', 'x', kDigits[value >> 4U], kDigits[value & 15U]};
+      }
+    }
+    text.remove_prefix(sequence.length);
+  }
+  return out + "\"";
+}
+
 void append(char32_t code_point, std::string& out) {
   const auto tail = [&](int shift) { out += static_cast<char>(0x80U | ((code_point >> shift) & 0x3FU)); };
   if (code_point < 0x80) {

@@ -48,6 +48,9 @@ struct Sequence {
 [[nodiscard]] bool is_valid(std::string_view text);
 /// The text with every broken part replaced by U+FFFD.
 [[nodiscard]] std::string sanitize(std::string_view text);
+/// For messages: in quotes, with quotes, backslashes, controls and what is no UTF-8 as \xNN. (fmt's {:?} ends
+/// the program on some of it: version 9.1.)
+[[nodiscard]] std::string quoted(std::string_view text);
 
 void append(char32_t code_point, std::string& out);
 

@@ -56,5 +56,12 @@ TEST(Utf8, DrainKeepsTheStartOfASequence) {
   EXPECT_TRUE(pending.empty());
 }
 
+TEST(Utf8, QuotesForMessages) {
+  EXPECT_EQ(utf8::quoted("a \"b\" \xC3\xA9"), "\"a \\x22b\\x22 \xC3\xA9\"");
+  EXPECT_EQ(utf8::quoted("\xDC"), "\"\\xdc\"");
+  EXPECT_EQ(utf8::quoted(std::string_view("\0\n\x7f\\", 4)), "\"\\x00\\x0a\\x7f\\x5c\"");
+  EXPECT_EQ(utf8::quoted("x\xE4\xB8"), "\"x\\xe4\\xb8\"");
+}
+
 }  // namespace
 }  // namespace lily::utf8
