@@ -49,6 +49,7 @@ Result<std::int64_t> longest_sequence(const std::string& model) {
 // The lengths that were asked for; the usual ones, as far as the model goes, where nothing was.
 std::vector<BenchmarkShape> shapes_of(const Options& options, std::int64_t longest) {
   std::vector<BenchmarkShape> shapes;
+  shapes.reserve(options.contexts.size() + options.warm.size() + options.streams.size());
   for (const std::int64_t context : options.contexts) shapes.push_back({.prompt = context});
   for (const std::int64_t turn : options.warm) {
     shapes.push_back({.prompt = turn, .cached = options.warm_context});

@@ -74,6 +74,7 @@ class HttpBench {
     const auto start = Clock::now();
     {
       std::vector<std::jthread> streams;
+      streams.reserve(answers.size());
       for (std::size_t i = 0; i < answers.size(); ++i) {
         streams.emplace_back([&, i] { answers[i] = ask(prompts[i], options_.decode + 1); });
       }
