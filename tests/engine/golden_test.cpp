@@ -37,16 +37,6 @@ ModelOptions options_of(const Case& c) {
   return options;
 }
 
-// All logits of `tokens`, in steps of `chunk` rows (0: one step).
-std::vector<float> run(LoadedModel& model, const std::vector<TokenId>& tokens, std::int64_t chunk) {
-  auto sequence = Sequence::create(model.pool());
-  EXPECT_TRUE(sequence.ok());
-  std::vector<float> logits;
-  const auto done = model.prefill(*sequence, tokens, Logits::kAll, logits, chunk);
-  EXPECT_TRUE(done.ok()) << (done.ok() ? "" : done.error().message);
-  return logits;
-}
-
 std::span<const float> last_rows(const std::vector<float>& logits, std::size_t count) {
   return std::span(logits).last(count);
 }
@@ -78,7 +68,7 @@ TEST_P(ExactGolden, EveryLogitIsWithin2e3) {
   for (const int length : {1, 5, 63, 64, 65, 200, 513}) {
     const auto expected = goldens_->logits(length);
     for (const std::int64_t chunk : {0, 1, 7, 64}) {
-      const auto logits = run(*model_, goldens_->tokens(length), chunk);
+      const auto logits = testing::logits_of(*model_, goldens_->tokens(length), chunk);
       const Agreement a = compare(expected, last_rows(logits, expected.size()), vocab_);
       EXPECT_LT(a.max_abs, 2e-3) << "length " << length << ", chunk " << chunk;
       if (length == 513)
@@ -139,7 +129,7 @@ TEST_P(FastGolden, DistributionsAgree) {
   for (const int length : {63, 64, 65, 200, 513}) {
     const auto expected = goldens_->logits(length);
     for (const std::int64_t chunk : {0, 1}) {
-      const auto logits = run(*model_, goldens_->tokens(length), chunk);
+      const auto logits = testing::logits_of(*model_, goldens_->tokens(length), chunk);
       const Agreement a = compare(expected, last_rows(logits, expected.size()), vocab_);
       const auto n = static_cast<double>(expected.size() / vocab_);
       kl += a.mean_kl * n;

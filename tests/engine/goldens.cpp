@@ -1,5 +1,7 @@
 #include "tests/engine/goldens.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -66,6 +68,15 @@ Agreement compare(std::span<const float> expected, std::span<const float> actual
     a.top1 += (same ? 1.0 : 0.0) / static_cast<double>(rows);
   }
   return a;
+}
+
+std::vector<float> logits_of(LoadedModel& model, std::span<const TokenId> tokens, std::int64_t chunk) {
+  auto sequence = Sequence::create(model.pool());
+  EXPECT_TRUE(sequence.ok());
+  std::vector<float> logits;
+  const auto done = model.prefill(*sequence, tokens, Logits::kAll, logits, chunk);
+  EXPECT_TRUE(done.ok()) << (done.ok() ? "" : done.error().message);
+  return logits;
 }
 
 }  // namespace lily::testing

@@ -10,6 +10,7 @@
 #include "base/mmap.h"
 #include "base/types.h"
 #include "checkpoint/safetensors.h"
+#include "engine/loaded_model.h"
 
 namespace lily::testing {
 
@@ -48,5 +49,8 @@ struct Agreement {
   double top1 = 0;     ///< fraction of rows with the same arg-max
 };
 Agreement compare(std::span<const float> expected, std::span<const float> actual, std::size_t vocab);
+
+/// All logits [tokens, vocab] of `tokens`, read in steps of `chunk` rows (0: the model's own).
+std::vector<float> logits_of(LoadedModel& model, std::span<const TokenId> tokens, std::int64_t chunk);
 
 }  // namespace lily::testing

@@ -28,17 +28,7 @@ Result<std::unique_ptr<LoadedModel>> open(const std::string& model, const Backen
   return LoadedModel::open(options);
 }
 
-/// All logits of `tokens`, in steps of `chunk` rows (0: one step).
-std::vector<float> logits_of(LoadedModel& model, std::span<const TokenId> tokens, std::int64_t chunk) {
-  auto sequence = Sequence::create(model.pool());
-  EXPECT_TRUE(sequence.ok());
-  std::vector<float> logits;
-  const auto done = model.prefill(*sequence, tokens, Logits::kAll, logits, chunk);
-  EXPECT_TRUE(done.ok()) << (done.ok() ? "" : done.error().message);
-  return logits;
-}
-
-/// The same, a decoding step a token.
+/// Like testing::logits_of(), a decoding step a token.
 std::vector<float> decoded_logits_of(LoadedModel& model, std::span<const TokenId> tokens) {
   auto sequence = Sequence::create(model.pool());
   EXPECT_TRUE(sequence.ok());
@@ -86,8 +76,9 @@ TEST_P(MetalGolden, DistributionsAgree) {
     ASSERT_GE(logits.size(), expected.size());
     tally.add(compare(expected, std::span(logits).last(expected.size()), vocab), expected.size() / vocab);
   };
-  for (const int length : {63, 64, 65, 200}) add(length, logits_of(model, goldens.tokens(length), 0));
-  add(200, logits_of(model, goldens.tokens(200), 64));
+  for (const int length : {63, 64, 65, 200})
+    add(length, testing::logits_of(model, goldens.tokens(length), 0));
+  add(200, testing::logits_of(model, goldens.tokens(200), 64));
   add(65, decoded_logits_of(model, goldens.tokens(65)));
   tally.print(GetParam());
   EXPECT_LT(tally.kl / tally.rows, 2e-2);
@@ -115,7 +106,8 @@ TEST(MetalTiny, AgreesWithTheReferenceOnText) {
   Tally prefill;
   for (std::size_t at = 0; at < 400; at += 200) {
     const auto piece = tokens.subspan(at, 200);
-    prefill.add(compare(logits_of(**expected, piece, 0), logits_of(**got, piece, 0), vocab), piece.size());
+    prefill.add(compare(testing::logits_of(**expected, piece, 0), testing::logits_of(**got, piece, 0), vocab),
+                piece.size());
   }
   prefill.print("tiny, prefill");
   EXPECT_LT(prefill.kl / prefill.rows, 1e-3);
