@@ -39,6 +39,10 @@ extern "C" void on_sigbus(int signal_number, siginfo_t* info, void* /*context*/)
            SIG_DFL);  // not ours: the faulting instruction runs again and dies as it would have
     return;
   }
+  // Threads that compute together fault together: the first one speaks and ends the program, the others wait
+  // for it.
+  static std::atomic_flag spoken;
+  while (spoken.test_and_set()) pause();
   const char* message = file->message.data();
   [[maybe_unused]] const auto written = write(STDERR_FILENO, message, std::strlen(message));
   _exit(1);

@@ -134,6 +134,7 @@ class HaProxy(unittest.TestCase):
         done, clients = self.run_load(lambda number, turn: turns_done.release())
         for _ in range(CONVERSATIONS * TURNS // 3):
             turns_done.acquire()
+        begun = [turns for turns in done if turns]
         end(self.servers[0])
         for thread in clients:
             thread.join()
@@ -144,7 +145,8 @@ class HaProxy(unittest.TestCase):
         moved = sum(a.server != b.server for c in done for a, b in zip(c, c[1:]))
         missed = sum(turn.cached == 0 for c in done for turn in c[1:])
         self.assertLessEqual(missed, moved)
-        for conversation in done:
+        # Those that begin while lily1 ends but still counts as up meet a substitute first and their place later.
+        for conversation in begun:
             homes = {turn.server for turn in conversation}
             self.assertTrue(len(homes) == 1 or "lily1" in homes, homes)
         self.assertNotIn("lily1", {conversation[-1].server for conversation in done[: CONVERSATIONS // 3]})  # begun last
