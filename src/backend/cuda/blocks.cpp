@@ -43,32 +43,43 @@ void CudaBackend::embed(const EmbedBlock& /*block*/) {
 // ---- products
 
 namespace {
-// Tall tiles pay from a hundred rows a list on; the products round the same in both.
-TileSet tile_set(const Device& device, const Packed& matrix, std::int64_t rows_per_list) {
-  return hopper_gemm_takes(device, matrix) && rows_per_list > tile_rows(TileSet::kShort) ? TileSet::kTall
-                                                                                         : TileSet::kShort;
+// The kernels of short tiles are the faster ones where both have a height; the products round the same in
+// both.
+TileSet tile_set_of(int rows) {
+  return rows > tile_rows(TileSet::kShort) ? TileSet::kTall : TileSet::kShort;
 }
 }  // namespace
 
-// Two lists, since matrices that the Hopper kernels do not take want short tiles.
 void CudaBackend::list_dense_tiles() {
   PrefillScratch& p = scratch_.prefill;
-  const int rows = prefill_rows();
-  for (const TileSet set : {TileSet::kShort, TileSet::kTall}) {
-    const auto at = static_cast<std::size_t>(set);
+  for (int list = 0; list < kDenseTileLists; ++list) {
+    const auto at = static_cast<std::size_t>(list);
+    const int most = dense_tile_rows(list);
     list_tiles(where(), {.counts = nullptr,
                          .experts = 1,
-                         .rows = rows,
+                         .rows = prefill_rows(),
+                         .most_rows = most,
                          .tiles = p.dense_tiles[at],
                          .count = p.dense_tile_count[at],
-                         .set = set});
+                         .set = tile_set_of(most)});
   }
+}
+
+// The tallest tiles that keep half of the multiprocessors busy: with few rows and few channels short ones,
+// though each of them reads the weights again.
+int CudaBackend::dense_tile_list(const Packed& matrix) const {
+  int list = hopper_gemm_takes(device_.device, matrix) ? kDenseTileLists - 1 : kDenseTileLists - 2;
+  const auto tiles = [&](int l) {
+    return (prefill_rows() + dense_tile_rows(l) - 1) / dense_tile_rows(l) * matrix.tiles();
+  };
+  while (list > 0 && 2 * tiles(list) <= device_.device.multiprocessors) --list;
+  return list;
 }
 
 void CudaBackend::dense_product(GemmOut out, const Packed& matrix, const __nv_bfloat16* input, void* to,
                                 std::int64_t stride) {
-  const TileSet set = tile_set(device_.device, matrix, prefill_rows());
-  const auto at = static_cast<std::size_t>(set);
+  const int list = dense_tile_list(matrix);
+  const auto at = static_cast<std::size_t>(list);
   gemm(where(), out,
        {.input = input,
         .row_index = nullptr,
@@ -76,7 +87,7 @@ void CudaBackend::dense_product(GemmOut out, const Packed& matrix, const __nv_bf
         .tiles = scratch_.prefill.dense_tiles[at],
         .tile_count = scratch_.prefill.dense_tile_count[at],
         .most_tiles = most_tiles(prefill_rows(), 1),
-        .set = set,
+        .set = tile_set_of(dense_tile_rows(list)),
         .out = to,
         .out_stride = stride,
         .out_limit = static_cast<int>(stride),
@@ -203,6 +214,8 @@ void CudaBackend::attention_prefill_rows(const AttentionOnDevice& w, int attenti
                               .segment_count = prefill_.segments(),
                               .longest_segment = prefill_.longest_segment(),
                               .query = p.attention_query,
+                              .partial = p.attention_partial,
+                              .partial_tiles = p.attention_partial_tiles,
                               .out = p.mixed});
   dense_product(GemmOut::kAdd, w.out_proj, p.mixed, scratch_.residual, s_.hidden);
 }
@@ -284,12 +297,13 @@ void CudaBackend::expert_products(const MoeOnDevice& w) {
                   .counts = p.counts,
                   .row_index = p.row_index,
                   .row_weight = p.row_weight});
-  const bool tall = tile_set(device_.device, w.experts_in, choices / experts) == TileSet::kTall &&
-                    hopper_gemm_takes(device_.device, w.experts_out);
-  const TileSet set = tall ? TileSet::kTall : TileSet::kShort;
+  const bool hopper =
+      hopper_gemm_takes(device_.device, w.experts_in) && hopper_gemm_takes(device_.device, w.experts_out);
+  const TileSet set = hopper ? tile_set_of(choices / experts) : TileSet::kShort;
   list_tiles(where(), {.counts = p.counts,
                        .experts = experts,
                        .rows = 0,
+                       .most_rows = tile_rows(set),
                        .tiles = p.expert_tiles,
                        .count = p.expert_tile_count,
                        .set = set});

@@ -74,6 +74,7 @@ class CudaBackend final : public Backend {
   [[nodiscard]] PageView page_view(int attention_index) const;
 
   void list_dense_tiles();
+  [[nodiscard]] int dense_tile_list(const Packed& matrix) const;
   void norm_prefill_rows(const float* gain);
   /// norm(residual) of the prefill rows, times the in-projection.
   void project_prefill(const float* gain, const Packed& matrix);

@@ -133,8 +133,9 @@ void head(const Launch& where, const NormedProductArgs& a) {
   by_rows<4>(where, a, (a.rows > 4 ? 1 : 2) * where.device->multiprocessors);
 }
 void router_logits(const Launch& where, const NormedProductArgs& a) {
-  // A block takes eight rows and every unit of the router, eight units at a time.
-  launch_normed<8, 2>(where, a, 1);
+  // A block takes eight rows and every unit of the router, eight units at a time; of few rows eight units.
+  constexpr int kFewRows = 256;
+  launch_normed<8, 2>(where, a, a.rows <= kFewRows ? where.device->multiprocessors : 1);
 }
 void out_product(const Launch& where, const OutProductArgs& a) {
   if (a.rows <= 1) return launch_out<1>(where, a);

@@ -11,6 +11,7 @@
 #pragma once
 
 #include "backend/cuda/gemm_epilogue.cuh"
+#include "backend/cuda/hopper.cuh"
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/tiles.h"
 #include "backend/cuda/wgmma.cuh"
@@ -30,76 +31,6 @@ inline constexpr int kRowOffsetAt = kRowWeightAt + kTilesInFlight * kMostRows * 
 inline constexpr int kSharedBytes = kRowOffsetAt + kProducerWarps * kMostRows * 4;
 inline constexpr int kThreads = 384;
 static_assert(kStageBytes % 1024 == 0 && kSharedBytes <= 232448);
-
-__device__ __forceinline__ void init_barrier(std::uint32_t barrier, int arrivals) {
-  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals));
-}
-__device__ __forceinline__ void arrive_and_expect(std::uint32_t barrier, int bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
-}
-__device__ __forceinline__ void arrive(std::uint32_t barrier) {
-  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-/// Arrives once this thread's copy_async16()s so far are done.
-__device__ __forceinline__ void arrive_after_copies(std::uint32_t barrier) {
-  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
-}
-__device__ __forceinline__ void wait(std::uint32_t barrier, int parity) {
-  asm volatile(
-      "{\n.reg .pred p;\nAGAIN:\nmbarrier.try_wait.parity.shared.b64 p, [%0], %1;\n@p bra DONE;\nbra "
-      "AGAIN;\nDONE:\n}" ::"r"(barrier),
-      "r"(parity)
-      : "memory");
-}
-__device__ __forceinline__ void bulk_copy(std::uint32_t shared, const void* global, int bytes,
-                                          std::uint32_t barrier) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared),
-      "l"(global), "r"(bytes), "r"(barrier)
-      : "memory");
-}
-__device__ __forceinline__ void copy16(std::uint32_t shared, const void* global) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(global) : "memory");
-}
-__device__ __forceinline__ uint4 read16(std::uint32_t shared) {
-  uint4 v;
-  asm volatile("ld.shared.v4.b32 {%0,%1,%2,%3}, [%4];"
-               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-               : "r"(shared));
-  return v;
-}
-__device__ __forceinline__ uint2 read8(std::uint32_t shared) {
-  uint2 v;
-  asm volatile("ld.shared.v2.b32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(shared));
-  return v;
-}
-__device__ __forceinline__ std::uint32_t read4(std::uint32_t shared) {
-  std::uint32_t v;
-  asm volatile("ld.shared.b32 %0, [%1];" : "=r"(v) : "r"(shared) : "memory");
-  return v;
-}
-__device__ __forceinline__ void write4(std::uint32_t shared, std::uint32_t v) {
-  asm volatile("st.shared.b32 [%0], %1;" ::"r"(shared), "r"(v) : "memory");
-}
-__device__ __forceinline__ void write16(std::uint32_t shared, int a, int b, int c, int d) {
-  asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(shared), "r"(a), "r"(b), "r"(c), "r"(d)
-               : "memory");
-}
-__device__ __forceinline__ void wgmma_fence() {
-  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-}
-__device__ __forceinline__ void wgmma_commit() {
-  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
-template <int kPending>
-__device__ __forceinline__ void wgmma_wait() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
-}
-/// Tokens of a stage: K-major, 128-byte swizzle, groups of 8 rows 1,024 bytes apart.
-__device__ __forceinline__ std::uint64_t token_descriptor(std::uint32_t shared) {
-  return static_cast<std::uint64_t>((shared & 0x3FFFFU) >> 4) | std::uint64_t{1} << 16 |
-         std::uint64_t{64} << 32 | std::uint64_t{1} << 62;
-}
 
 /// Where a role stands in the ring of stages.
 struct Ring {
@@ -143,7 +74,7 @@ __device__ __forceinline__ void consume(const GemmArgs& a, Ring& ring, int tile)
       asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
       const AffinePair affine0 = twice(f0);
       const AffinePair affine1 = twice(f1);
-      const std::uint64_t tokens = token_descriptor(stage);
+      const std::uint64_t tokens = swizzled_descriptor(stage);
       const std::uint32_t words0[4] = {q0.x, q0.y, q0.z, q0.w};
       const std::uint32_t words1[4] = {q1.x, q1.y, q1.z, q1.w};
       const int current = ring.stage;

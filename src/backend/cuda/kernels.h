@@ -208,8 +208,9 @@ struct TileListArgs {
   const int* counts;  ///< [experts], or null: one list of `rows` rows
   int experts;
   int rows;
-  Tile* tiles;  ///< out
-  int* count;   ///< out
+  int most_rows;  ///< of a tile
+  Tile* tiles;    ///< out
+  int* count;     ///< out
   TileSet set;
 };
 void list_tiles(const Launch&, const TileListArgs&);
@@ -284,6 +285,11 @@ struct DeltaPrefillArgs {
 void delta_prefill(const Launch&, const DeltaPrefillArgs&);
 void delta_chunks(const Launch&, const DeltaPrefillArgs&);  ///< its middle: `value` becomes the output
 
+/// Keys of a range of attention, doubled until eight ranges reach a row: a multiple of 64 and of a tile's
+/// tokens.
+inline constexpr int kLeastRange = 1024;
+/// Two hundred rows' tiles in eight ranges each.
+inline constexpr int kLeastPartialTiles = 256;
 struct AttentionPrefillArgs {
   const __nv_bfloat16* projected;  ///< [T, stride]
   int stride;
@@ -297,8 +303,15 @@ struct AttentionPrefillArgs {
   int segment_count;
   int longest_segment;
   __nv_bfloat16* query;  ///< scratch [T, Nq 256]
-  __nv_bfloat16* out;    ///< [T, Nq 256], gated
+  float* partial;        ///< scratch: what ranges of keys give, of partial_tiles tiles
+  int partial_tiles;
+  int least_range = kLeastRange;
+  __nv_bfloat16* out;  ///< [T, Nq 256], gated
 };
+inline constexpr int kAttentionPartialFloats = 33 * 256 * 4;  ///< of a tile of 128 rows: 256 columns, softmax
+/// Tiles of `partial` that a step of `rows` rows in `segments` segments may need.
+[[nodiscard]] int attention_partial_tiles(std::int64_t rows, std::int64_t segments, int query_heads,
+                                          int kv_heads);
 void attention_prefill(const Launch&, const AttentionPrefillArgs&);
 
 struct RouteArgs {

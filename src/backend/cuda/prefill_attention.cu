@@ -1,23 +1,20 @@
-// Causal attention over the rows of prefill segments, on mma.sync, with the query heads of a KV head packed
-// into the row tile: 128 rows are 16 tokens of 8 heads. K and V come through shared memory 32 rows at a time,
-// V while the scores are computed, the next K while the output is. 96 KB: two of that would leave no room on
-// sm_86 and sm_89.
-//
-// A query meets the keys in tiles from position 0 on, whatever segment it is in, so a prompt's rows get the
-// same bits however it is cut.
-#include "backend/cuda/attention_heads.cuh"
+// Causal attention over the rows of prefill segments: queries, K and V prepared, then tiles of queries
+// (prefill_attention.cuh) against tiles of keys. Here on mma.sync: K and V come through shared memory 32 rows
+// at a time, V while the scores are computed, the next K while the output is. 96 KB: two of that would leave
+// no room on sm_86 and sm_89. Hopper has its own (hopper_attention.cu).
+#include <algorithm>
+
 #include "backend/cuda/launch.cuh"
+#include "backend/cuda/prefill_attention.cuh"
 
 namespace lily::cuda {
 namespace {
 
-constexpr int kWarps = 8;
-constexpr int kThreads = kWarps * 32;
-constexpr int kTileRows = kWarps * 16;
+constexpr int kThreads = kAttentionThreads;
+constexpr int kWarps = kThreads / 32;
 constexpr int kKeys = 32;
 constexpr int kRowBytes = kHeadDim * 2;
-constexpr std::size_t kShared = (kTileRows + 2 * kKeys) * kRowBytes;
-constexpr float kNothing = -1e30F;
+constexpr std::size_t kShared = (kAttentionTileRows + 2 * kKeys) * kRowBytes;
 
 // A block a row: queries normed, rotated and in bf16; K and V into the cache.
 __global__ void __launch_bounds__(kThreads) prepare_rows(AttentionPrefillArgs a) {
@@ -109,161 +106,113 @@ __device__ __forceinline__ void add_values(float (&o)[32][4], const std::uint32_
   }
 }
 
-/// Running softmax of a lane's two rows (g and g + 8).
-struct Softmax {
-  float largest[2] = {kNothing, kNothing};
-  float total[2] = {0, 0};
-
-  // Scores to probabilities in A registers; `limit`: last key of each row.
-  __device__ __forceinline__ void update(float (&s)[4][4], int first_key, const int (&limit)[2],
-                                         std::uint32_t (&p)[2][4], float (&shrink)[2]) {
-    const int c = static_cast<int>(threadIdx.x & 3);
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      float most = largest[r];
-#pragma unroll
-      for (int n = 0; n < 4; ++n) {
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          float& x = s[n][2 * r + e];
-          x = first_key + n * 8 + 2 * c + e <= limit[r] ? x * kScoreScale : kNothing;
-          most = fmaxf(most, x);
-        }
-      }
-      most = fmaxf(most, __shfl_xor_sync(0xffffffffU, most, 1));
-      most = fmaxf(most, __shfl_xor_sync(0xffffffffU, most, 2));
-      shrink[r] = exp2f(largest[r] - most);
-      largest[r] = most;
-      float sum = 0;
-#pragma unroll
-      for (int n = 0; n < 4; ++n) {
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          float& x = s[n][2 * r + e];
-          x = exp2f(x - most);  // of a masked key: 0, since every row has met key 0
-          sum += x;
-        }
-      }
-      total[r] = __fmaf_rn(total[r], shrink[r], sum);
-    }
-#pragma unroll
-    for (int k = 0; k < 2; ++k) {
-      p[k][0] = pack_bf16(s[2 * k][0], s[2 * k][1]);
-      p[k][1] = pack_bf16(s[2 * k][2], s[2 * k][3]);
-      p[k][2] = pack_bf16(s[2 * k + 1][0], s[2 * k + 1][1]);
-      p[k][3] = pack_bf16(s[2 * k + 1][2], s[2 * k + 1][3]);
-    }
-  }
-};
-
-__device__ void load_queries(const AttentionPrefillArgs& a, const SegmentRows& segment, std::uint8_t* queries,
-                             int first, int group, int kv_head) {
-  for (int i = static_cast<int>(threadIdx.x); i < kTileRows * 32; i += kThreads) {
-    const int packed = first + i / 32;
-    const int token = packed / group;
-    uint4 v = make_uint4(0, 0, 0, 0);
-    if (token < segment.rows) {
-      const std::int64_t head = static_cast<std::int64_t>(segment.first_row + token) * a.query_heads +
-                                kv_head * group + packed % group;
-      v = *reinterpret_cast<const uint4*>(a.query + head * kHeadDim + (i % 32) * 8);
-    }
-    *reinterpret_cast<uint4*>(chunk_at(queries, i / 32, i % 32)) = v;
-  }
+__device__ void load_queries(const AttentionPrefillArgs& a, const AttentionTile& tile,
+                             std::uint8_t* queries) {
+  for (int i = static_cast<int>(threadIdx.x); i < kAttentionTileRows * 32; i += kThreads)
+    *reinterpret_cast<uint4*>(chunk_at(queries, i / 32, i % 32)) = query_chunk(a, tile, i / 32, i % 32);
 }
 
-__device__ __forceinline__ void store_output(const AttentionPrefillArgs& a, const SegmentRows& segment,
-                                             const float (&o)[32][4], const Softmax& softmax, int packed_row,
-                                             int group, int kv_head) {
-  const int c = static_cast<int>(threadIdx.x & 3);
-#pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    float total = softmax.total[r];
-    total += __shfl_xor_sync(0xffffffffU, total, 1);
-    total += __shfl_xor_sync(0xffffffffU, total, 2);
-    const int packed = packed_row + r * 8;
-    const int token = packed / group;
-    if (token >= segment.rows) continue;
-    const std::int64_t row = segment.first_row + token;
-    const int head = kv_head * group + packed % group;
-    const float inverse = 1.0F / total;
-    const __nv_bfloat16* gate = a.projected + row * a.stride + (head * 2 + 1) * kHeadDim + 2 * c;
-    __nv_bfloat16* out = a.out + (row * a.query_heads + head) * kHeadDim + 2 * c;
-#pragma unroll
-    for (int n = 0; n < 32; ++n) {
-      const std::uint32_t z = *reinterpret_cast<const std::uint32_t*>(gate + n * 8);
-      *reinterpret_cast<std::uint32_t*>(out + n * 8) = pack_bf16(
-          o[n][2 * r] * inverse * sigmoid(bf16_low(z)), o[n][2 * r + 1] * inverse * sigmoid(bf16_high(z)));
-    }
-  }
-}
-
-// grid (row tiles of the longest segment, Nkv, segments)
-__global__ void __launch_bounds__(kThreads, 1) attend_tile(AttentionPrefillArgs a) {
-  LILY_DYNAMIC_SHARED(memory);
+// Queries and 32 keys at a time of one range.
+__device__ void attend_range(const AttentionPrefillArgs& a, const AttentionTile& tile, std::uint8_t* memory,
+                             int range, TileOutput<kHeadDim / 8>& x) {
   std::uint8_t* queries = memory;
-  std::uint8_t* keys = memory + kTileRows * kRowBytes;
+  std::uint8_t* keys = memory + kAttentionTileRows * kRowBytes;
   std::uint8_t* values = keys + kKeys * kRowBytes;
-  const SegmentRows segment = a.segments[blockIdx.z];
-  const int kv_head = static_cast<int>(blockIdx.y);
-  const int group = a.query_heads / a.cache.kv_heads;
-  // The last rows have the most keys: they go first.
-  const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * kTileRows;
-  if (first >= segment.rows * group) return;
-  const int lane = static_cast<int>(threadIdx.x & 31);
   const int warp_row = static_cast<int>(threadIdx.x >> 5) * 16;
-  const int packed_row = first + warp_row + (lane >> 2);
-  const int last_token = min((first + kTileRows - 1) / group, segment.rows - 1);
-  const KeyRange range{a.rows.pages + static_cast<std::int64_t>(segment.table) * a.rows.page_stride,
-                       segment.position + last_token + 1, kv_head};
-  const int limit[2] = {segment.position + packed_row / group, segment.position + (packed_row + 8) / group};
-  const int warp_last = segment.position + (first + warp_row + 15) / group;
-
-  load_tile(a, range, keys, 0, false);
-  load_tile(a, range, values, 0, true);
-  load_queries(a, segment, queries, first, group, kv_head);
-  Softmax softmax;
-  float o[32][4];
-#pragma unroll
-  for (int n = 0; n < 32; ++n) o[n][0] = o[n][1] = o[n][2] = o[n][3] = 0;
-  for (int key = 0; key < range.end; key += kKeys) {
-    const bool needed = key <= warp_last;  // else this warp's rows see none of these keys
+  const int packed = warp_row + static_cast<int>((threadIdx.x & 31) >> 2);
+  const int limit[2] = {tile.token(packed), tile.token(packed + 8)};
+  const KeyRange rows{a.rows.pages + static_cast<std::int64_t>(tile.segment.table) * a.rows.page_stride,
+                      tile.range_end(range), tile.kv_head};
+  load_tile(a, rows, keys, tile.range_begin(range), false);
+  load_tile(a, rows, values, tile.range_begin(range), true);
+  for (int key = tile.range_begin(range); key < rows.end; key += kKeys) {
     float s[4][4];
     wait_for_copies<1>();
     __syncthreads();
-    if (needed) scores(s, queries, keys, warp_row);
+    scores(s, queries, keys, warp_row);
     __syncthreads();
-    load_tile(a, range, keys, key + kKeys, false);
+    load_tile(a, rows, keys, key + kKeys, false);
+    float shrink[2];
+    x.softmax.update(s, key, limit, key + kKeys - 1 > tile.first_token, shrink);
+    x.scale(shrink);
     std::uint32_t p[2][4];
-    if (needed) {
-      float shrink[2];
-      softmax.update(s, key, limit, p, shrink);
 #pragma unroll
-      for (int n = 0; n < 32; ++n) {
-        o[n][0] *= shrink[0];
-        o[n][1] *= shrink[0];
-        o[n][2] *= shrink[1];
-        o[n][3] *= shrink[1];
-      }
-    }
+    for (int k = 0; k < 2; ++k) pack_probabilities(p[k], s[2 * k], s[2 * k + 1]);
     wait_for_copies<1>();
     __syncthreads();
-    if (needed) add_values(o, p, values);
+    add_values(x.o, p, values);
     __syncthreads();
-    load_tile(a, range, values, key + kKeys, true);
+    load_tile(a, rows, values, key + kKeys, true);
   }
-  store_output(a, segment, o, softmax, packed_row, group, kv_head);
+}
+
+template <bool kSplit>
+__global__ void __launch_bounds__(kThreads, 1) attend_tile(AttentionPrefillArgs a) {
+  LILY_DYNAMIC_SHARED(memory);
+  const int z = static_cast<int>(blockIdx.z);
+  const AttentionTile tile(a, kSplit ? z / kMostRanges : z);
+  int range = kSplit ? z % kMostRanges : 0;
+  if (tile.empty || range >= tile.ranges) return;
+  load_queries(a, tile, memory);
+  TileOutput<kHeadDim / 8> x;
+  do {
+    x.clear();
+    attend_range(a, tile, memory, range, x);
+  } while (end_range<kSplit>(a, tile, x, range++, static_cast<int>(threadIdx.x)));
+}
+
+constexpr int kJoinParts = 4;  // blocks that share a tile's columns
+
+// grid (tiles, Nkv, segments * kJoinParts): what a tile's ranges have given, in their order.
+__global__ void __launch_bounds__(kThreads) join_ranges(AttentionPrefillArgs a) {
+  constexpr int kColumns = kHeadDim / 8 / kJoinParts;
+  const int z = static_cast<int>(blockIdx.z);
+  const AttentionTile tile(a, z / kJoinParts);
+  if (tile.empty || tile.ranges == 1) return;
+  const int first = z % kJoinParts * kColumns;
+  const int thread = static_cast<int>(threadIdx.x);
+  const float4* partial = reinterpret_cast<const float4*>(a.partial) +
+                          static_cast<std::int64_t>(tile.place) * kMostRanges * (kAttentionPartialFloats / 4);
+  TileOutput<kColumns> x;
+  load_partial(x, partial, thread, first);
+  for (int range = 1; range < tile.ranges; ++range) {
+    const TileOutput<kColumns> earlier = x;
+    partial += kAttentionPartialFloats / 4;
+    load_partial(x, partial, thread, first);
+    join_earlier(x, packed(earlier.softmax), [&](int n) {
+      return make_float4(earlier.o[n][0], earlier.o[n][1], earlier.o[n][2], earlier.o[n][3]);
+    });
+  }
+  store_output(a, tile, x, thread, first);
 }
 
 }  // namespace
 
+int attention_partial_tiles(std::int64_t rows, std::int64_t segments, int query_heads, int kv_heads) {
+  const std::int64_t tokens = tile_tokens(query_heads / kv_heads);
+  return static_cast<int>(
+      std::max<std::int64_t>((rows / tokens + 2 * segments) * kv_heads, kLeastPartialTiles));
+}
+
 void attention_prefill(const Launch& where, const AttentionPrefillArgs& a) {
   launch<prepare_rows>(where, false, dim3(static_cast<unsigned>(a.rows.count)), kThreads, 0, a);
-  const int group = a.query_heads / a.cache.kv_heads;
-  const int tiles = (a.longest_segment * group + kTileRows - 1) / kTileRows;
-  launch<attend_tile>(where, false,
-                      dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(a.cache.kv_heads),
-                           static_cast<unsigned>(a.segment_count)),
-                      kThreads, kShared, a);
+  const int tokens = tile_tokens(a.query_heads / a.cache.kv_heads);
+  const auto segments = static_cast<unsigned>(a.segment_count);
+  dim3 grid(static_cast<unsigned>((a.longest_segment + tokens - 2) / tokens + 1),
+            static_cast<unsigned>(a.cache.kv_heads), segments);
+  // A block a range while there is room for what they give: with few rows, that is.
+  const bool split =
+      (a.rows.count / tokens + 2 * a.segment_count) * a.cache.kv_heads * kMostRanges <= a.partial_tiles;
+  if (split) grid.z *= kMostRanges;
+  if (where.device->hopper) {
+    hopper_attention(where, a, grid, split);
+  } else if (split) {
+    launch<attend_tile<true>>(where, false, grid, kThreads, kShared, a);
+  } else {
+    launch<attend_tile<false>>(where, false, grid, kThreads, kShared, a);
+  }
+  grid.z = segments * kJoinParts;
+  if (split) launch<join_ranges>(where, false, grid, kThreads, 0, a);
 }
 
 }  // namespace lily::cuda

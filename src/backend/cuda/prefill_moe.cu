@@ -53,16 +53,15 @@ __global__ void __launch_bounds__(kMaxExperts) place_kernel(RouteArgs a) {
 
 constexpr int kTileThreads = kMaxExperts;
 
-// An expert's rows are split evenly into tiles of at most the set's height, rounded up to one that has a
-// kernel. Tall tiles first: blocks take tiles round robin, so a round is of one height and the last rounds
-// are short; an expert's tiles stay neighbours and share its weights in the L2.
+// An expert's rows are split evenly into tiles of at most `most_rows`, their height rounded up to one that
+// has a kernel. Tall tiles first: blocks take tiles round robin, so a round is of one height and the last
+// rounds are short; an expert's tiles stay neighbours and share its weights in the L2.
 __global__ void __launch_bounds__(kTileThreads) tiles_kernel(TileListArgs a) {
   __shared__ int rows_before[kTileThreads];
   __shared__ int tiles_before[kTileThreads];
   const int e = static_cast<int>(threadIdx.x);
-  const int most = tile_rows(a.set);
   const int rows = e >= a.experts ? 0 : a.counts != nullptr ? a.counts[e] : a.rows;
-  const int parts = (rows + most - 1) / most;
+  const int parts = (rows + a.most_rows - 1) / a.most_rows;
   const int height = parts > 0 ? tile_height((rows + parts - 1) / parts, a.set) : 0;
   rows_before[e] = rows;
   __syncthreads();
@@ -74,7 +73,7 @@ __global__ void __launch_bounds__(kTileThreads) tiles_kernel(TileListArgs a) {
   }
   const int first = rows_before[e] - rows;
   int base = 0;
-  for (int h = most / 16; h >= 1; --h) {
+  for (int h = a.most_rows / 16; h >= 1; --h) {
     tiles_before[e] = height == h ? parts : 0;
     __syncthreads();
     for (int d = 1; d < kTileThreads; d *= 2) {

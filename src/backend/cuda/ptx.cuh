@@ -72,6 +72,12 @@ __device__ __forceinline__ std::uint32_t pack_bf16(float low, float high) {
   return r;
 }
 
+__device__ __forceinline__ float exp2_approximate(float x) {
+  float r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}
+
 __device__ __forceinline__ std::uint32_t shared_address(const void* p) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
 }

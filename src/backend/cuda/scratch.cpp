@@ -37,6 +37,10 @@ PrefillScratch place_prefill(Layout& layout, const Shapes& s, const Scratch& siz
   p.chunks.p = layout.take<__nv_bfloat16>(chunks * kChunk * kChunk);
   p.chunks.decay = layout.take<float>(chunks);
   p.attention_query = layout.take<__nv_bfloat16>(rows * s.query_dim());
+  p.attention_partial_tiles = attention_partial_tiles(
+      rows, limits.decode_rows, static_cast<int>(s.query_heads), static_cast<int>(s.kv_heads));
+  p.attention_partial =
+      layout.take<float>(static_cast<std::int64_t>(p.attention_partial_tiles) * kAttentionPartialFloats);
   p.logits = layout.take<float>(rows * sizes.router_stride);
   p.chosen = layout.take<int>(choices);
   p.place = layout.take<int>(choices);

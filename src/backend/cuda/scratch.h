@@ -8,6 +8,7 @@
 
 #include "backend/cuda/device.h"
 #include "backend/cuda/device_weights.h"
+#include "backend/cuda/tiles.h"
 #include "model/shapes.h"
 
 namespace lily::cuda {
@@ -41,15 +42,17 @@ struct PrefillScratch {
   float2* gates;  ///< [P, Hv]
   DeltaChunks chunks;
   __nv_bfloat16* attention_query;  ///< [P, Nq 256]
-  float* logits;                   ///< [P, router channels]
-  int* chosen;                     ///< [P, K]
+  float* attention_partial;        ///< of attention_partial_tiles
+  int attention_partial_tiles;
+  float* logits;  ///< [P, router channels]
+  int* chosen;    ///< [P, K]
   int* place;
   float* weight;
   int* counts;     ///< [E]
   int* row_index;  ///< [P K]
   float* row_weight;
-  std::array<Tile*, 2> dense_tiles;  ///< [TileSet]
-  std::array<int*, 2> dense_tile_count;
+  std::array<Tile*, kDenseTileLists> dense_tiles;  ///< of at most 16, 32, 64, 128 rows
+  std::array<int*, kDenseTileLists> dense_tile_count;
   Tile* expert_tiles;
   int* expert_tile_count;
   __nv_bfloat16* expanded;    ///< [P K, I]

@@ -15,4 +15,11 @@ LILY_HD constexpr int tile_height(int rows, TileSet set) {
   return set == TileSet::kShort && height == 3 ? 4 : height;
 }
 
+/// Lists of all rows of a step, a list for each largest height.
+inline constexpr int kDenseTileLists = 4;
+LILY_HD constexpr int dense_tile_rows(int list) {
+  return 16 << list;
+}
+static_assert(dense_tile_rows(kDenseTileLists - 1) == tile_rows(TileSet::kTall));
+
 }  // namespace lily::cuda

@@ -1,7 +1,8 @@
-// wgmma and bulk copies are not emulated: every product takes the mma.sync kernels.
+// wgmma and bulk copies are not emulated: everything takes the mma.sync kernels.
 #include <cstdlib>
 
 #include "backend/cuda/kernels.h"
+#include "backend/cuda/prefill_attention.cuh"
 
 namespace lily::cuda {
 
@@ -18,6 +19,10 @@ void hopper_gemm_swiglu(const Launch& /*where*/, const GemmArgs& /*args*/) {
   std::abort();
 }
 void hopper_gemm_scaled(const Launch& /*where*/, const GemmArgs& /*args*/) {
+  std::abort();
+}
+void hopper_attention(const Launch& /*where*/, const AttentionPrefillArgs& /*args*/, dim3 /*grid*/,
+                      bool /*split*/) {
   std::abort();
 }
 

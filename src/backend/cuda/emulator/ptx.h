@@ -90,6 +90,10 @@ inline std::uint32_t pack_bf16(float low, float high) {
   return emulator::round_bf16(low) | emulator::round_bf16(high) << 16;
 }
 
+inline float exp2_approximate(float x) {
+  return std::exp2(x);
+}
+
 namespace emulator {
 inline void load_matrices(std::uint32_t (&r)[4], const void* row, bool transposed) {
   const WarpValues& all = exchange({reinterpret_cast<std::uintptr_t>(row), 0, 0, 0});
