@@ -37,6 +37,11 @@ function(lily_library name)
   target_link_libraries(${name} PUBLIC ${arg_DEPENDS} PRIVATE ${arg_PRIVATE})
 endfunction()
 
+set(test_seconds 600)
+if(LILY_SANITIZE)
+  set(test_seconds 3600)  # the models' tests, on cores that others use too
+endif()
+
 # lily_test(name SOURCES ... DEPENDS ...): a GoogleTest program of one tests/ folder, registered with ctest.
 function(lily_test name)
   cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS" ${ARGN})
@@ -45,5 +50,5 @@ function(lily_test name)
   target_compile_definitions(${name} PRIVATE LILY_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   target_link_libraries(${name} PRIVATE ${arg_DEPENDS} GTest::gtest GTest::gmock GTest::gtest_main)
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 600)
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${test_seconds})
 endfunction()
