@@ -180,6 +180,16 @@ class Backend {
 Result<std::unique_ptr<Backend>> make_backend(const BackendOptions& options, const ModelWeights& weights,
                                               const BackendLimits& limits);
 
+/// The same where the caller leaves the number of K/V pages open. A card with memory of its own takes the
+/// first of `for_card` that fits there, any other backend `limits`.
+struct FittedBackend {
+  std::unique_ptr<Backend> backend;
+  BackendLimits limits;  ///< those that were taken
+};
+Result<FittedBackend> make_fitting_backend(const BackendOptions& options, const ModelWeights& weights,
+                                           const BackendLimits& limits,
+                                           std::span<const BackendLimits> for_card);
+
 /// Names that make_backend takes in this build, best first, without "auto".
 std::vector<std::string> available_backends();
 

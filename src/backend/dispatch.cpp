@@ -7,12 +7,14 @@ namespace lily {
 namespace {
 
 using Made = Result<std::unique_ptr<Backend>>;
+using Fitted = Result<FittedBackend>;
 
 struct Maker {
   const char* name;
   bool automatic;            ///< `auto` may take it
   std::int64_t prompt_rows;  ///< of a step, where the caller leaves it open
   bool ablates;              ///< knows BackendOptions::without
+  bool own_memory;           ///< a card's, which limits may be fitted to
   Made (*make)(const BackendOptions&, const ModelWeights&, const BackendLimits&);
 };
 
@@ -31,11 +33,11 @@ constexpr std::int64_t kProcessorRows = 512;
 
 // Best first.
 constexpr Maker kMakers[] = {
-    {"cuda", true, kCardRows, true, make_cuda_backend},
-    {"metal", true, kCardRows, false, make_metal_backend},
-    {"cpu", true, kProcessorRows, true, make_cpu_backend},
-    {"metal-emulated", false, kProcessorRows, false, make_metal_backend},
-    {"reference", false, kProcessorRows, false, make_reference},
+    {"cuda", true, kCardRows, true, true, make_cuda_backend},
+    {"metal", true, kCardRows, false, false, make_metal_backend},
+    {"cpu", true, kProcessorRows, true, false, make_cpu_backend},
+    {"metal-emulated", false, kProcessorRows, false, false, make_metal_backend},
+    {"reference", false, kProcessorRows, false, false, make_reference},
 };
 
 bool is_built(const Maker& maker) {
@@ -55,10 +57,31 @@ Made make(const Maker& maker, BackendOptions options, const ModelWeights& weight
   return maker.make(options, weights, limits);
 }
 
-Made make_automatic(const BackendOptions& options, const ModelWeights& weights, const BackendLimits& limits) {
+/// What the caller leaves to the backend.
+struct Request {
+  const BackendOptions& options;
+  const ModelWeights& weights;
+  const BackendLimits& limits;
+  std::span<const BackendLimits> for_card;
+};
+
+Fitted make_fitting(const Maker& maker, const Request& request) {
+  const auto fitted = [&](const BackendLimits& limits) -> Fitted {
+    LILY_TRY(auto backend, make(maker, request.options, request.weights, limits));
+    return FittedBackend{std::move(backend), limits};
+  };
+  if (!maker.own_memory || request.for_card.empty()) return fitted(request.limits);
+  for (const BackendLimits& limits : request.for_card.first(request.for_card.size() - 1)) {
+    Fitted made = fitted(limits);
+    if (made.ok() || made.error().code != ErrorCode::kExhausted) return made;
+  }
+  return fitted(request.for_card.back());
+}
+
+Fitted make_automatic(const Request& request) {
   for (const Maker& maker : kMakers) {
     if (!maker.automatic || !is_built(maker)) continue;
-    Made made = make(maker, options, weights, limits);
+    Fitted made = make_fitting(maker, request);
     if (made.ok() || std::string_view(maker.name) == "cpu") return made;
     log::warn("backend {} does not work here: {}", maker.name, made.error().message);
   }
@@ -75,15 +98,23 @@ std::vector<std::string> available_backends() {
   return names;
 }
 
-Result<std::unique_ptr<Backend>> make_backend(const BackendOptions& options, const ModelWeights& weights,
-                                              const BackendLimits& limits) {
-  if (options.name == "auto") return make_automatic(options, weights, limits);
+Result<FittedBackend> make_fitting_backend(const BackendOptions& options, const ModelWeights& weights,
+                                           const BackendLimits& limits,
+                                           std::span<const BackendLimits> for_card) {
+  const Request request{options, weights, limits, for_card};
+  if (options.name == "auto") return make_automatic(request);
   std::string known = "auto";
   for (const Maker& maker : kMakers) {
-    if (options.name == maker.name) return make(maker, options, weights, limits);
+    if (options.name == maker.name) return make_fitting(maker, request);
     known += std::string(", ") + maker.name;
   }
   return fail(ErrorCode::kInvalidArgument, "backend '{}': expected one of {}", options.name, known);
+}
+
+Result<std::unique_ptr<Backend>> make_backend(const BackendOptions& options, const ModelWeights& weights,
+                                              const BackendLimits& limits) {
+  LILY_TRY(auto made, make_fitting_backend(options, weights, limits, {}));
+  return std::move(made.backend);
 }
 
 }  // namespace lily

@@ -266,7 +266,7 @@ constexpr std::array kFlags = {
          "how K and V rows are kept: bf16, q8 (half of it), f32, or auto (bf16; f32 with --exact)",
          one_of("auto|f32|bf16|q8")},
     Flag{"--max-seq", &Options::max_seq, "N", kAnswers | kServe, kMachine,
-         "tokens a conversation may hold (0: the model's limit, at most 32768)", at_least(0)},
+         "tokens a conversation may hold (0: the model's limit, at most 32768; on a card what fits)", at_least(0)},
     Flag{"--cache-mib", &Options::cache_mib, "MIB", kChat | kServe, kMachine,
          "memory of the prefix cache, which spares prompts that begin alike (0: off)", from_to(0, 1 << 24)},
     Flag{"--chunk", &Options::chunk, "N", kAnswers | kServe | kBench | kAblate | kEval | kLogits, kMachine,

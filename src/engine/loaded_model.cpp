@@ -13,6 +13,7 @@ namespace lily {
 namespace {
 
 constexpr std::int64_t kDefaultMaxSeq = 32768;
+constexpr std::int64_t kLeastMaxSeq = 8192;  // that a card is tried with
 
 Result<GenerationConfig> read_generation_config(ModelFiles& files) {
   if (!files.contains("generation_config.json")) return GenerationConfig{};
@@ -86,14 +87,32 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::open(const ModelOptions& optio
     return fail(ErrorCode::kInvalidArgument, "kv-tokens {}: expected at least max-seq, {}", options.kv_tokens,
                 model->max_seq_);
   }
-  const BackendLimits limits = limits_for(options, model->shapes(), model->max_seq_);
-  LILY_TRY(model->backend_, make_backend(options.backend, model->weights_, limits));
+  LILY_TRY(const BackendLimits limits, model->make_backend_for(options));
   LILY_TRY_VOID(model->plan_memory(options, limits));
   LILY_TRY_VOID(model->keep_in_memory(options));
   model->pool_ = std::make_unique<StatePool>(*model->backend_, limits);
   log::info("{}: {} layers on {}, {} sequence(s) of {} tokens", model->name_, model->shapes().layers,
             model->backend_->description(), options.slots, model->max_seq_);
   return model;
+}
+
+// A context that nobody named is the largest that a card has room for, from the model's limit down by halves.
+Result<BackendLimits> LoadedModel::make_backend_for(const ModelOptions& options) {
+  std::vector<std::int64_t> contexts;
+  std::vector<BackendLimits> for_card;
+  if (options.max_seq == 0 && options.kv_tokens == 0) {
+    for (std::int64_t n = config().max_position_embeddings; contexts.empty() || n >= kLeastMaxSeq; n /= 2) {
+      contexts.push_back(n);
+      for_card.push_back(limits_for(options, shapes(), n));
+    }
+  }
+  LILY_TRY(auto made, make_fitting_backend(options.backend, weights_, limits_for(options, shapes(), max_seq_),
+                                           for_card));
+  backend_ = std::move(made.backend);
+  for (std::size_t i = 0; i < contexts.size(); ++i) {
+    if (for_card[i].kv_pages == made.limits.kv_pages) max_seq_ = contexts[i];
+  }
+  return made.limits;
 }
 
 Result<void> LoadedModel::plan_memory(const ModelOptions& options, const BackendLimits& limits) {

@@ -26,7 +26,9 @@ namespace lily {
 struct ModelOptions {
   std::string model = "tiny";  ///< checkpoint directory, or "tiny"
   BackendOptions backend;
-  std::int64_t max_seq = 0;      ///< tokens a sequence may hold; 0: min(max_position_embeddings, 32768)
+  /// Tokens a sequence may hold; 0: min(max_position_embeddings, 32768), on a card with its own memory what
+  /// fits.
+  std::int64_t max_seq = 0;
   std::int64_t slots = 1;        ///< sequences that run at once
   std::int64_t kv_tokens = 0;    ///< tokens that all sequences together may hold (0: slots * max_seq)
   std::int64_t cache_bytes = 0;  ///< further slots and pages, for a prefix cache of this size
@@ -81,6 +83,7 @@ class LoadedModel {
  private:
   LoadedModel() = default;
   Result<void> open_text(const ModelOptions& options);
+  Result<BackendLimits> make_backend_for(const ModelOptions& options);
   Result<void> plan_memory(const ModelOptions& options, const BackendLimits& limits);
   Result<void> keep_in_memory(const ModelOptions& options);
 

@@ -8,9 +8,9 @@
 
 namespace lily::cpu {
 
-/// Bytes a second of one streaming pass of all the pool's threads over `bytes` (best of three passes; the
-/// first one also maps the pages). For a bound that a cache cannot flatter, give it several times the
-/// last-level cache.
+/// Bytes a second of one streaming pass of all the pool's threads over `bytes`: best of two passes of a
+/// stream a thread, of which the first also maps the pages, and two of several, which some machines read
+/// faster. For a bound that a cache cannot flatter, give it several times the last-level cache.
 [[nodiscard]] double measure_read_bandwidth(std::span<const std::byte> bytes, ThreadPool& pool);
 
 }  // namespace lily::cpu

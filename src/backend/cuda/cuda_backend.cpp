@@ -65,6 +65,9 @@ CudaBackend::~CudaBackend() {
   }
 }
 
+// What loading kernels and recording graphs takes later.
+constexpr std::int64_t kReserve = std::int64_t{256} << 20;
+
 // Everything is measured before anything is allocated, so that too little memory is told in one message.
 Result<void> CudaBackend::allocate() {
   Layout weight_plan;
@@ -78,7 +81,7 @@ Result<void> CudaBackend::allocate() {
   const std::string plan =
       fmt::format("{:.2f} GiB: weights {:.2f}, K/V pages {:.2f}, recurrent states {:.2f}, scratch {:.2f}",
                   gib(needed), gib(weight_plan.used()), gib(pages), gib(slots), gib(scratch_plan.used()));
-  if (needed > device_.free_bytes) {
+  if (needed + kReserve > device_.free_bytes) {
     return fail(ErrorCode::kExhausted,
                 "cuda: {} has {:.2f} GiB free, needed are {}; a lower --max-seq or --slots needs less",
                 device_.name, gib(device_.free_bytes), plan);

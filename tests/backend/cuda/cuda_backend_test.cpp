@@ -196,6 +196,28 @@ TEST_F(CudaBackend, ChoosesTheLikeliestToken) {
   testing::expect_likeliest_choice(model, [&] { return make(model, "cuda"); });
 }
 
+TEST_F(CudaBackend, TakesTheFirstLimitsThatFit) {
+  const RandomModel model({});
+  BackendLimits vast = kPromiseLimits;
+  vast.kv_pages = std::int64_t{1} << 24;
+  BackendLimits few = kPromiseLimits;
+  few.kv_pages -= 1;
+  const std::array choices{vast, few, kPromiseLimits};
+  const auto pages = [&](const std::string& name, std::span<const BackendLimits> for_card) {
+    return make_fitting_backend({.name = name}, model.weights(), kPromiseLimits, for_card)
+        .value()
+        .limits.kv_pages;
+  };
+  EXPECT_EQ(pages("cuda", choices), few.kv_pages);
+  EXPECT_EQ(pages("reference", choices), kPromiseLimits.kv_pages);
+  EXPECT_EQ(pages("cuda", {}), kPromiseLimits.kv_pages);
+  EXPECT_EQ(
+      make_fitting_backend({.name = "cuda"}, model.weights(), kPromiseLimits, std::span(choices).first(1))
+          .error()
+          .code,
+      ErrorCode::kExhausted);
+}
+
 TEST_F(CudaBackend, RefusesWhatItCannotRun) {
   const RandomModel model({});
   const auto error_of = [&](const ModelWeights& weights, const BackendLimits& limits) {
