@@ -8,14 +8,13 @@ For checkpoints small enough to hold in f32. Needs torch, transformers and numpy
 """
 import argparse
 import json
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 try:
     import numpy as np
     import torch
+    from logits import divergence, lily_logits, log_softmax, text_ids
     from transformers.models.qwen3_5.configuration_qwen3_5 import Qwen3_5TextConfig
     from transformers.models.qwen3_5.modeling_qwen3_5 import Qwen3_5ForCausalLM
     from transformers.models.qwen3_5_moe.configuration_qwen3_5_moe import Qwen3_5MoeTextConfig
@@ -107,19 +106,6 @@ def reference_logits(folder, ids):
         return model(torch.tensor([ids])).logits[0].numpy()
 
 
-def lily_logits(lily, folder, ids, *flags):
-    with tempfile.TemporaryDirectory() as scratch:
-        ids_file, out = Path(scratch, "ids.npy"), Path(scratch, "out.npy")
-        np.save(ids_file, np.asarray(ids, np.int32))
-        subprocess.run([lily, "logits", str(folder), "--ids-file", str(ids_file), "--out", str(out), *flags], check=True)
-        return np.load(out)
-
-
-def log_softmax(x):
-    x = x - x.max(-1, keepdims=True)
-    return x - np.log(np.exp(x).sum(-1, keepdims=True))
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--lily", required=True)
@@ -128,22 +114,16 @@ def main():
     parser.add_argument("--tokens", type=int, default=1024)
     args = parser.parse_args()
 
-    if (args.model / "tokenizer.json").exists():
-        encoded = subprocess.run([args.lily, "tokenize", str(args.model)], input=args.text.read_bytes(), check=True, capture_output=True)
-        ids = [int(i) for i in encoded.stdout.replace(b",", b" ").split()][:args.tokens]
-    else:
-        vocab = json.loads((args.model / "config.json").read_text())["text_config"]["vocab_size"]
-        ids = np.random.default_rng(1).integers(0, vocab, args.tokens).tolist()
+    ids = text_ids(args.lily, args.model, args.text, args.tokens)
     expected = reference_logits(args.model, ids)
-    p = log_softmax(expected.astype(np.float64))
+    p = log_softmax(expected)
 
     failed = False
     for flags, limit in ((["--backend", "reference"], 2e-3), (["--backend", "cpu", "--exact"], 2e-3),
                          (["--backend", "cpu", "--exact", "--chunk", "1"], 2e-3), (["--backend", "cpu"], None)):
         actual = lily_logits(args.lily, args.model, ids, *flags)
-        q = log_softmax(actual.astype(np.float64))
         worst = np.abs(actual - expected).max()
-        kl = (np.exp(p) * (p - q)).sum(-1).mean()
+        kl = divergence(p, log_softmax(actual)).mean()
         top1 = (actual.argmax(-1) == expected.argmax(-1)).mean()
         bad = worst > limit if limit else kl > 2e-3 or top1 < 0.99
         failed = failed or bad
