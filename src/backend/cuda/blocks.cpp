@@ -18,7 +18,8 @@ PageView CudaBackend::page_view(int attention_index) const {
 
 // ---- embedding
 
-void CudaBackend::embed_rows(const RowBlock& rows, float* residual) {
+// `gain`: of the norm that decoding rows meet first.
+void CudaBackend::embed_rows(const RowBlock& rows, float* residual, const float* gain) {
   const RawMatrix& e = device_weights_->embedding;
   cuda::embed(where(), {.codes = e.codes,
                         .scales = e.scales,
@@ -27,16 +28,18 @@ void CudaBackend::embed_rows(const RowBlock& rows, float* residual) {
                         .hidden = static_cast<int>(s_.hidden),
                         .frequencies = scratch_.frequencies,
                         .rows = rows.view(),
-                        .residual = residual});
+                        .residual = residual,
+                        .gain = gain,
+                        .normed = scratch_.decode.normed});
 }
 
 void CudaBackend::embed(const EmbedBlock& /*block*/) {
   run([this] {
     if (prefill_rows() > 0) {
       list_dense_tiles();
-      embed_rows(prefill_, scratch_.residual);
+      embed_rows(prefill_, scratch_.residual, nullptr);
     }
-    if (decode_rows() > 0) embed_rows(decode_, decode_residual());
+    if (decode_rows() > 0) embed_rows(decode_, decode_residual(), mixer_gain(0));
   });
 }
 
@@ -109,10 +112,17 @@ void CudaBackend::project_prefill(const float* gain, const Packed& matrix) {
                 matrix.channels);
 }
 
-void CudaBackend::project_decode(const float* gain, const Packed& matrix) {
-  project(where(), {.residual = decode_residual(),
+const float* CudaBackend::mixer_gain(int layer) const {
+  const auto at = static_cast<std::size_t>(layer);
+  if (at == device_weights_->layers.size()) return device_weights_->norm;
+  return std::visit([](const auto& mixer) { return mixer.input_norm; }, device_weights_->layers[at].mixer);
+}
+
+void CudaBackend::project_decode(const Packed& matrix) {
+  project(where(), {.normed = scratch_.decode.normed,
+                    .residual = nullptr,
                     .row_index = nullptr,
-                    .gain = gain,
+                    .gain = nullptr,
                     .eps = s_.rms_norm_eps,
                     .matrix = matrix,
                     .out = scratch_.decode.projected,
@@ -121,14 +131,26 @@ void CudaBackend::project_decode(const float* gain, const Packed& matrix) {
                     .rows = decode_rows()});
 }
 
+void CudaBackend::out_decode(const Packed& matrix, int layer, bool norm_heads) {
+  DecodeScratch& d = scratch_.decode;
+  out_product(where(), {.input = d.mixed,
+                        .norm_heads = norm_heads,
+                        .eps = s_.rms_norm_eps,
+                        .matrix = matrix,
+                        .residual = decode_residual(),
+                        .next_gain = device_weights_->layers[static_cast<std::size_t>(layer)].moe.norm,
+                        .normed = d.normed,
+                        .rows = decode_rows()});
+}
+
 // ---- gated delta rule
 
 void CudaBackend::recurrent_block(const RecurrentBlock& block) {
   const auto& w =
       std::get<RecurrentOnDevice>(device_weights_->layers[static_cast<std::size_t>(block.layer)].mixer);
-  run([this, &w, index = block.linear_index] {
+  run([this, &w, index = block.linear_index, layer = block.layer] {
     if (prefill_rows() > 0) recurrent_prefill(w, index);
-    if (decode_rows() > 0) recurrent_decode(w, index);
+    if (decode_rows() > 0) recurrent_decode(w, index, layer);
   });
 }
 
@@ -162,9 +184,9 @@ void CudaBackend::recurrent_prefill(const RecurrentOnDevice& w, int linear_index
   dense_product(GemmOut::kAdd, w.out_proj, p.mixed, scratch_.residual, s_.hidden);
 }
 
-void CudaBackend::recurrent_decode(const RecurrentOnDevice& w, int linear_index) {
+void CudaBackend::recurrent_decode(const RecurrentOnDevice& w, int linear_index, int layer) {
   DecodeScratch& d = scratch_.decode;
-  project_decode(w.input_norm, w.in_proj);
+  project_decode(w.in_proj);
   delta_decode(where(), {.projected = d.projected,
                          .stride = w.in_proj.channels,
                          .a_offset = w.a_offset,
@@ -178,14 +200,8 @@ void CudaBackend::recurrent_decode(const RecurrentOnDevice& w, int linear_index)
                          .gain = w.norm,
                          .state = slot_view(linear_index),
                          .rows = decode_.view(),
-                         .out = d.mixed,
-                         .squares = d.squares});
-  out_product(where(), {.input = d.mixed,
-                        .squares = d.squares,
-                        .eps = s_.rms_norm_eps,
-                        .matrix = w.out_proj,
-                        .residual = decode_residual(),
-                        .rows = decode_rows()});
+                         .out = d.mixed});
+  out_decode(w.out_proj, layer, true);
 }
 
 // ---- attention
@@ -193,9 +209,9 @@ void CudaBackend::recurrent_decode(const RecurrentOnDevice& w, int linear_index)
 void CudaBackend::attention_block(const AttentionBlock& block) {
   const auto& w =
       std::get<AttentionOnDevice>(device_weights_->layers[static_cast<std::size_t>(block.layer)].mixer);
-  run([this, &w, index = block.attention_index] {
+  run([this, &w, index = block.attention_index, layer = block.layer] {
     if (prefill_rows() > 0) attention_prefill_rows(w, index);
-    if (decode_rows() > 0) attention_decode_rows(w, index);
+    if (decode_rows() > 0) attention_decode_rows(w, index, layer);
   });
 }
 
@@ -220,9 +236,9 @@ void CudaBackend::attention_prefill_rows(const AttentionOnDevice& w, int attenti
   dense_product(GemmOut::kAdd, w.out_proj, p.mixed, scratch_.residual, s_.hidden);
 }
 
-void CudaBackend::attention_decode_rows(const AttentionOnDevice& w, int attention_index) {
+void CudaBackend::attention_decode_rows(const AttentionOnDevice& w, int attention_index, int layer) {
   DecodeScratch& d = scratch_.decode;
-  project_decode(w.input_norm, w.in_proj);
+  project_decode(w.in_proj);
   attention_decode(where(), {.projected = d.projected,
                              .stride = w.in_proj.channels,
                              .query_heads = static_cast<int>(s_.query_heads),
@@ -234,21 +250,16 @@ void CudaBackend::attention_decode_rows(const AttentionOnDevice& w, int attentio
                              .partial = d.partial,
                              .partial_max = d.partial_max,
                              .out = d.mixed});
-  out_product(where(), {.input = d.mixed,
-                        .squares = nullptr,
-                        .eps = s_.rms_norm_eps,
-                        .matrix = w.out_proj,
-                        .residual = decode_residual(),
-                        .rows = decode_rows()});
+  out_decode(w.out_proj, layer, false);
 }
 
 // ---- mixture of experts
 
 void CudaBackend::moe_block(const MoeBlock& block) {
   const MoeOnDevice& w = device_weights_->layers[static_cast<std::size_t>(block.layer)].moe;
-  run([this, &w] {
+  run([this, &w, next_gain = mixer_gain(block.layer + 1)] {
     if (prefill_rows() > 0) moe_prefill_rows(w);
-    if (decode_rows() > 0) moe_decode_rows(w);
+    if (decode_rows() > 0) moe_decode_rows(w, next_gain);
   });
 }
 
@@ -258,7 +269,8 @@ void CudaBackend::mlp_block(const MlpBlock& block) {
 
 void CudaBackend::moe_prefill_rows(const MoeOnDevice& w) {
   PrefillScratch& p = scratch_.prefill;
-  router_logits(where(), {.residual = scratch_.residual,
+  router_logits(where(), {.normed = nullptr,
+                          .residual = scratch_.residual,
                           .row_index = nullptr,
                           .gain = w.norm,
                           .eps = s_.rms_norm_eps,
@@ -329,10 +341,11 @@ void CudaBackend::expert_products(const MoeOnDevice& w) {
   gemm(where(), GemmOut::kScaled, args);
 }
 
-void CudaBackend::moe_decode_rows(const MoeOnDevice& w) {
+void CudaBackend::moe_decode_rows(const MoeOnDevice& w, const float* next_gain) {
   DecodeScratch& d = scratch_.decode;
   moe_decode(where(), {.residual = decode_residual(),
-                       .gain = w.norm,
+                       .normed = d.normed,
+                       .next_gain = next_gain,
                        .eps = s_.rms_norm_eps,
                        .router = w.router,
                        .shared_in = w.shared_in,
@@ -344,15 +357,16 @@ void CudaBackend::moe_decode_rows(const MoeOnDevice& w) {
                        .shared_gate = w.shared_gate,
                        .logits = d.logits,
                        .logits_stride = scratch_.router_stride,
-                       .shared = d.shared,
                        .expanded = d.expanded,
                        .rows = decode_rows()});
 }
 
 // ---- head
 
+// Of the decoding rows, or of the `wanted` of all.
 void CudaBackend::compute_logits(const int* wanted, int rows) {
-  cuda::head(where(), {.residual = scratch_.residual,
+  cuda::head(where(), {.normed = wanted == nullptr ? scratch_.decode.normed : nullptr,
+                       .residual = scratch_.residual,
                        .row_index = wanted,
                        .gain = device_weights_->norm,
                        .eps = s_.rms_norm_eps,

@@ -73,4 +73,94 @@ __device__ __forceinline__ Chosen choose_experts(Logit&& logit, int experts, int
   return experts <= 256 ? choose_experts<8>(logit, experts, k) : choose_experts<16>(logit, experts, k);
 }
 
+/// The experts of a row in shared memory, best first.
+struct Choice {
+  int expert[kMaxExpertsPerToken];
+  float logit[kMaxExpertsPerToken];
+};
+
+/// What a block chooses from: keys of all experts, and of each warp's 32 the best in order.
+struct ChoiceScratch {
+  static constexpr int kWarps = kMaxExperts / 32;
+  static constexpr int kBest = kMaxExpertsPerToken;
+  uint4 keys[kMaxExperts / 4];
+  uint4 best[kWarps * kBest / 4];
+  int best_expert[kWarps * kBest];
+
+  __device__ std::uint32_t& best_key(int i) { return reinterpret_cast<std::uint32_t*>(best)[i]; }
+};
+
+/// By the warp of 32 experts: its best to `s`.
+__device__ __forceinline__ void rank_in_warp(ChoiceScratch& s, std::uint32_t mine, int experts) {
+  const int expert = static_cast<int>(threadIdx.x);
+  const int lane = expert & 31;
+  const int warp = expert >> 5;
+  reinterpret_cast<std::uint32_t*>(s.keys)[expert] = mine;
+  __syncwarp();
+  int rank = 0;
+  const auto count = [&](std::uint32_t other, int at) {
+    rank += static_cast<int>(other > mine || (other == mine && at < lane));
+  };
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    const uint4 others = s.keys[warp * 8 + i];
+    count(others.x, 4 * i);
+    count(others.y, 4 * i + 1);
+    count(others.z, 4 * i + 2);
+    count(others.w, 4 * i + 3);
+  }
+  if (rank >= ChoiceScratch::kBest) return;
+  s.best_key(warp * ChoiceScratch::kBest + rank) = mine;
+  s.best_expert[warp * ChoiceScratch::kBest + rank] = expert < experts ? expert : 0;
+}
+
+/// By eight lanes, each against every eighth warp's best: how many are before the `place`-th of warp `home`.
+__device__ __forceinline__ int rank_among_best(ChoiceScratch& s, int home, int place, int warps, int k) {
+  constexpr int kBest = ChoiceScratch::kBest;
+  const std::uint32_t mine = s.best_key(home * kBest + place);
+  int rank = 0;
+  for (int other = static_cast<int>(threadIdx.x & 7); other < warps; other += 8) {
+    if (other == home) {
+      rank += place;
+      continue;
+    }
+    const auto count = [&](std::uint32_t key) {
+      rank += static_cast<int>(key > mine || (key == mine && other < home));
+    };
+    for (int i = 0; i < (k + 3) / 4; ++i) {
+      const uint4 others = s.best[other * (kBest / 4) + i];
+      count(others.x);
+      count(others.y);
+      count(others.z);
+      count(others.w);
+    }
+  }
+  for (int step = 1; step < 8; step *= 2) rank += __shfl_xor_sync(0xffffffffU, rank, step);
+  return rank;
+}
+
+/// The same choice by a block of kMaxExperts threads, all of which call it and may then read `choice`: not
+/// expert after expert, but by counting the better ones, among a warp's 32 and then among each warp's best.
+template <class Logit>
+__device__ void choose_by_block(Logit&& logit, int experts, int k, Choice& choice) {
+  constexpr int kBest = ChoiceScratch::kBest;
+  __shared__ ChoiceScratch s;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int warps = (experts + 31) / 32;
+  if (thread / 32 < warps) rank_in_warp(s, thread < experts ? sort_key(logit(thread)) : 0, experts);
+  __syncthreads();
+  for (int first = 0; first < warps * k; first += kMaxExperts / 8) {
+    const int candidate = first + thread / 8;
+    const bool valid = candidate < warps * k;
+    const int home = valid ? candidate / k : 0;
+    const int place = valid ? candidate - home * k : 0;
+    const int rank = rank_among_best(s, home, place, warps, k);
+    if (valid && rank < k && (thread & 7) == 0) {
+      choice.expert[rank] = s.best_expert[home * kBest + place];
+      choice.logit[rank] = key_value(s.best_key(home * kBest + place));
+    }
+  }
+  __syncthreads();
+}
+
 }  // namespace lily::cuda

@@ -78,17 +78,20 @@ class CudaBackend final : public Backend {
   void norm_prefill_rows(const float* gain);
   /// norm(residual) of the prefill rows, times the in-projection.
   void project_prefill(const float* gain, const Packed& matrix);
-  void project_decode(const float* gain, const Packed& matrix);
+  void project_decode(const Packed& matrix);
+  void out_decode(const Packed& matrix, int layer, bool norm_heads);
+  /// Of the norm before layer `layer`, or after the last one.
+  [[nodiscard]] const float* mixer_gain(int layer) const;
   void dense_product(GemmOut out, const Packed& matrix, const __nv_bfloat16* input, void* to,
                      std::int64_t stride);
   void recurrent_prefill(const RecurrentOnDevice& w, int linear_index);
-  void recurrent_decode(const RecurrentOnDevice& w, int linear_index);
+  void recurrent_decode(const RecurrentOnDevice& w, int linear_index, int layer);
   void attention_prefill_rows(const AttentionOnDevice& w, int attention_index);
-  void attention_decode_rows(const AttentionOnDevice& w, int attention_index);
+  void attention_decode_rows(const AttentionOnDevice& w, int attention_index, int layer);
   void moe_prefill_rows(const MoeOnDevice& w);
   void expert_products(const MoeOnDevice& w);
-  void moe_decode_rows(const MoeOnDevice& w);
-  void embed_rows(const RowBlock& rows, float* residual);
+  void moe_decode_rows(const MoeOnDevice& w, const float* next_gain);
+  void embed_rows(const RowBlock& rows, float* residual, const float* gain);
   void compute_logits(const int* wanted, int rows);
   void compute_best(int rows, TokenId end);
   /// Of the wanted rows from `first` on, what the head block asks for.

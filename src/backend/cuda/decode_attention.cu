@@ -1,6 +1,7 @@
 // Attention of one new token: query heads of a KV head together, K/V rows cut into a number of ranges that
 // depends on the position alone, then joined.
 #include "backend/cuda/attention_heads.cuh"
+#include "backend/cuda/digits.cuh"
 #include "backend/cuda/launch.cuh"
 
 namespace lily::cuda {
@@ -339,10 +340,13 @@ __global__ void __launch_bounds__(kHeadDim) join_ranges(AttentionDecodeArgs a) {
     const float4 other = sums[i][quad];
     sum = make_float4(sum.x + other.x, sum.y + other.y, sum.z + other.z, sum.w + other.w);
   }
-  auto* out =
-      reinterpret_cast<float4*>(a.out + (static_cast<std::int64_t>(row) * a.query_heads + head) * kHeadDim);
-  out[quad] = make_float4(sum.x * sigmoid(gate.x), sum.y * sigmoid(gate.y), sum.z * sigmoid(gate.z),
-                          sum.w * sigmoid(gate.w));
+  sums[0][quad] = make_float4(sum.x * sigmoid(gate.x), sum.y * sigmoid(gate.y), sum.z * sigmoid(gate.z),
+                              sum.w * sigmoid(gate.w));
+  __syncwarp();  // a warp's 128 dims are 32 quads of digits
+  const int groups = a.query_heads * (kHeadDim / kGroup);
+  const float4 mine = quad_of(reinterpret_cast<const float*>(sums[0]), quad);
+  put_quad<Parts::kUnits>(Digits(a.out + row * digits_bytes(groups), groups), head * (kHeadDim / 4) + quad,
+                          mine, 0, true);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // blocks the out-projection applies. A block owns 32 of a value head's 128 columns: its part of the state is
 // 16 floats a thread, read and written once.
 #include "backend/cuda/delta_rule.cuh"
+#include "backend/cuda/digits.cuh"
 #include "backend/cuda/launch.cuh"
 
 namespace lily::cuda {
@@ -106,10 +107,12 @@ __global__ void __launch_bounds__(kThreads) delta_decode_kernel(DeltaDecodeArgs 
   const float delta = gates.beta * __fmaf_rn(-decay * k_scale, k_state, v);
   if (warp == 0) {
     const float out = __fmaf_rn(decay * q_scale, q_state, products[2] * q_scale * k_scale * delta);
-    const std::int64_t head = static_cast<std::int64_t>(row) * a.value_heads + value_head;
-    a.out[head * kLinearDim + column + lane] = out * gain * silu(z);
-    const float squares = warp_sum(out * out);
-    if (lane == 0) a.squares[head * kDeltaBlocks + static_cast<int>(blockIdx.x)] = squares;
+    const int groups = a.value_heads * (kLinearDim / kGroup);
+    const int half = value_head * kDeltaBlocks + static_cast<int>(blockIdx.x);
+    const auto same = [](int i) { return i; };
+    put_quad<Parts::kUnits>(Digits(a.out + row * digits_bytes(groups), groups), half * 8 + (lane & 7),
+                            gather_quad(out * gain * silu(z), same), sum_squares(gather_quad(out, same)),
+                            lane < 8);
   }
   const float update = k_scale * delta;
 #pragma unroll

@@ -1,13 +1,12 @@
-// Products of packed matrices with a few rows of activations: what decoding is made of.
+// Products of packed matrices with a few rows of activations in digits: what decoding is made of.
 //
-// An f32 activation becomes two int8 digits, x = scale (d1 + d2 / 254), one scale for 64 inputs: within
-// 1.6e-5 of the group's largest element, so nothing is lost beside bf16 weights' own rounding. The digits of
-// a row are two columns of the integer tensor cores' B operand; four rows fill it, at no extra cost over one.
-// Every sum has a fixed order that does not depend on how many rows are computed.
+// A row's two digits are two columns of the integer tensor cores' B operand, and each part of 16 inputs needs
+// a column pair of its own, where the others' inputs are zero. So one row fills the eight columns, and the
+// four lanes of a row of A sum its parts; of four or eight rows each lane sums all parts of its own. Every
+// sum has a fixed order that does not depend on how many rows are computed.
 #pragma once
 
-#include "backend/cuda/kernels.h"
-#include "backend/cuda/ptx.cuh"
+#include "backend/cuda/digits.cuh"
 
 namespace lily::cuda {
 
@@ -15,222 +14,125 @@ inline constexpr int kGemvThreads = 512;
 inline constexpr int kGemvWarps = 16;
 inline constexpr int kUnitRows = 16;
 
-/// Quantised activations of kTokens rows in shared memory.
-struct Digits {
-  std::uint32_t* words;  ///< [group][column = 2 token + digit][c 4][k16 step 4], inputs as in a packed word
-  float2* affine;  ///< [group][token]: what 254 d1 + d2 is multiplied by, the inputs' sum; see kSumScale
-};
-LILY_HD constexpr std::size_t digits_bytes(int groups, int tokens) {
-  return static_cast<std::size_t>(groups) * static_cast<std::size_t>(tokens) * (2 * 64 + 8);
-}
-template <int kTokens>
-__device__ Digits digits_at(std::uint8_t* memory, int groups) {
-  Digits d;
-  d.words = reinterpret_cast<std::uint32_t*>(memory);
-  d.affine = reinterpret_cast<float2*>(memory + groups * kTokens * 128);
-  return d;
-}
-
-/// Inputs of a quad: 2c, 2c + 1, 2c + 8, 2c + 9 of k16 step kk, in groups of 16 quads.
-__device__ __forceinline__ int quad_input(int quad) {
-  return (quad >> 4) * kGroup + ((quad >> 2) & 3) * 16 + (quad & 3) * 2;
-}
-__device__ __forceinline__ float4 load_quad(const float* x, int quad) {
-  const float2 p = __ldcg(reinterpret_cast<const float2*>(x + quad_input(quad)));
-  const float2 q = __ldcg(reinterpret_cast<const float2*>(x + quad_input(quad) + 8));
-  return make_float4(p.x, p.y, q.x, q.y);
-}
-
-/// The same from shared memory.
-__device__ __forceinline__ float4 quad_of(const float* x, int quad) {
-  const float2 p = *reinterpret_cast<const float2*>(x + quad_input(quad));
-  const float2 q = *reinterpret_cast<const float2*>(x + quad_input(quad) + 8);
-  return make_float4(p.x, p.y, q.x, q.y);
-}
-
-/// The fused operations are spelled out wherever the compiler could choose: two kernels must not round
-/// differently.
-__device__ __forceinline__ float add_squares(float sum, float4 x) {
-  return __fmaf_rn(x.w, x.w, __fmaf_rn(x.z, x.z, __fmaf_rn(x.y, x.y, __fmaf_rn(x.x, x.x, sum))));
-}
-
-/// Adding it rounds a float below 2^22 to an integer, whose low byte is then the sum's.
-inline constexpr float kRounder = 0x1.8p23F;
-/// What sums are kept times: an activation's scale times 2^-60, a weight's times 2^125.
-inline constexpr float kSumScale = 0x1p65F;
-inline constexpr float kDigitScale = kSumScale / kScaleLow;
-static_assert(kDigitScale == 0x1p-60F);
-
-/// The largest of each half warp, of what is not negative.
-__device__ __forceinline__ float half_warp_max(float v) {
-  const bool upper = (threadIdx.x & 16) != 0;
-  const std::uint32_t bits = __float_as_uint(v);
-  const std::uint32_t low = __reduce_max_sync(0xffffffffU, upper ? 0U : bits);
-  const std::uint32_t high = __reduce_max_sync(0xffffffffU, upper ? bits : 0U);
-  return __uint_as_float(upper ? high : low);
-}
-__device__ __forceinline__ int half_warp_sum(int v) {
-  const bool upper = (threadIdx.x & 16) != 0;
-  const int low = __reduce_add_sync(0xffffffffU, upper ? 0 : v);
-  const int high = __reduce_add_sync(0xffffffffU, upper ? v : 0);
-  return upper ? high : low;
-}
-__device__ __forceinline__ std::uint32_t low_bytes(const float (&x)[4]) {
-  const std::uint32_t first = __byte_perm(__float_as_uint(x[0]), __float_as_uint(x[1]), 0x0040);
-  const std::uint32_t second = __byte_perm(__float_as_uint(x[2]), __float_as_uint(x[3]), 0x0040);
-  return __byte_perm(first, second, 0x5410);
-}
-
-/// Quantises quad `quad` of `token`; all lanes of a warp call it, half a warp a group.
-template <int kTokens>
-__device__ void put_digits(const Digits& d, int quad, int token, float4 x, bool valid, float factor = 1.0F) {
-  const float largest = half_warp_max(fmaxf(fmaxf(fabsf(x.x), fabsf(x.y)), fmaxf(fabsf(x.z), fabsf(x.w))));
-  const float inverse = largest > 0 ? __fdividef(127.0F, largest) : 0.0F;
-  const float values[4] = {x.x, x.z, x.y, x.w};  // byte order of a packed word
-  float whole[4];
-  float rest[4];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const float v = __fmul_rn(values[i], inverse);  // |v| <= 127 but for one rounding
-    whole[i] = __fadd_rn(v, kRounder);
-    rest[i] = __fmaf_rn(__fsub_rn(v, __fsub_rn(whole[i], kRounder)), 254.0F, kRounder);
-  }
-  const std::uint32_t first = low_bytes(whole);
-  const std::uint32_t second = low_bytes(rest);
-  constexpr int kOnes = 0x01010101;
-  const int sum = half_warp_sum(254 * __dp4a(static_cast<int>(first), kOnes, 0) +
-                                __dp4a(static_cast<int>(second), kOnes, 0));
-  if (!valid) return;
-  const int group = quad >> 4;
-  const int at = ((group * 2 * kTokens + 2 * token) * 4 + (quad & 3)) * 4 + ((quad >> 2) & 3);
-  d.words[at] = first;
-  d.words[at + 16] = second;
-  if ((quad & 15) == 0) {
-    const float scale = largest * (1.0F / (127.0F * 254.0F)) * factor;
-    d.affine[group * kTokens + token] =
-        make_float2(scale * kDigitScale, scale * static_cast<float>(sum) * (kSumScale / kBiasFactor));
-  }
-}
-
-struct Weighted {
-  float4 value;
-  float weight = 1.0F;
-};
-/// Quantises all quads of `token`, kAtOnce to a thread at a time: load(quad, valid) of each before the first
-/// is used, then put_digits() with finish(quad, value), which all lanes of a warp call together.
-template <int kTokens, int kAtOnce, class Load, class Finish>
-__device__ __forceinline__ void put_all_digits(const Digits& d, int quads, int token, Load&& load,
-                                               Finish&& finish) {
-  const int lane = static_cast<int>(threadIdx.x & 31);
-  for (int first = static_cast<int>(threadIdx.x & ~31U); first < quads; first += kAtOnce * kGemvThreads) {
-    decltype(load(0, false)) values[kAtOnce];
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      const int quad = first + i * kGemvThreads + lane;
-      values[i] = load(quad, quad < quads);
-    }
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      if (first + i * kGemvThreads >= quads) break;
-      const int quad = first + i * kGemvThreads + lane;
-      const Weighted x = finish(quad, values[i]);
-      put_digits<kTokens>(d, quad, token, x.value, quad < quads, x.weight);
-    }
-  }
-}
-
-/// A norm's gain on its way while the kernel waits: the first quad of each thread, all there are up to a
-/// hidden size of 2048.
-struct EarlyGain {
-  float4 first = make_float4(0, 0, 0, 0);
-  __device__ EarlyGain(const float* gain, int hidden) {
-    if (static_cast<int>(threadIdx.x) < hidden / 4) first = load_quad(gain, static_cast<int>(threadIdx.x));
-  }
-};
-
-/// gain * x of kTokens rows as digits; the RMS factors, which the products are to be multiplied by, go to
-/// `inverse_rms` [kTokens], to be read after the next barrier. Ends with a barrier for the digits.
-template <int kTokens>
-__device__ void normed_digits(const Digits& d, const float* const (&rows)[kTokens], const float* gain,
-                              const EarlyGain& early, int hidden, float eps, float* inverse_rms) {
-  __shared__ float squares[kTokens][kGemvWarps];
-  const int quads = hidden / 4;
-  const int lane = static_cast<int>(threadIdx.x & 31);
-  const int warp = static_cast<int>(threadIdx.x >> 5);
-#pragma unroll 2
-  for (int token = 0; token < kTokens; ++token) {
-    float square = 0;
-    for (int base = warp * 32; base < quads; base += kGemvThreads) {
-      const int quad = base + lane;
-      const bool valid = quad < quads;
-      float4 x = make_float4(0, 0, 0, 0);
-      if (valid && rows[token] != nullptr) {
-        const float4 w = base < kGemvThreads ? early.first : load_quad(gain, quad);
-        x = load_quad(rows[token], quad);
-        square = add_squares(square, x);
-        x = make_float4(x.x * w.x, x.y * w.y, x.z * w.z, x.w * w.w);
-      }
-      put_digits<kTokens>(d, quad, token, x, valid);
-    }
-    square = warp_sum(square);
-    if (lane == 0) squares[token][warp] = square;
-  }
-  __syncthreads();
-  if (threadIdx.x < kTokens) {
-    float total = 0;
-    for (int w = 0; w < kGemvWarps; ++w) total += squares[threadIdx.x][w];
-    inverse_rms[threadIdx.x] = rsqrtf(total / static_cast<float>(hidden) + eps);
-  }
-}
-
-/// Sums of a lane: rows g and g + 8 of a unit, token c (and 4 + c).
-template <int kTokens>
+/// Sums of a lane: rows g and g + 8 of a unit. One row: of part c. More: [part] of row c, then of row 4 + c.
+template <int kTokens, Parts kParts = Parts::kUnits>
 struct UnitSums {
-  static constexpr int kColumns = kTokens > 4 ? 2 : 1;
-  float low[kColumns] = {};
-  float high[kColumns] = {};
+  static constexpr int kSets = kTokens > 4 ? 2 : 1;
+  static constexpr int kPartSums = kTokens == 1 || kParts == Parts::kWhole ? 1 : 4;
+  static constexpr int kCount = kSets * kPartSums;
+  float low[kCount] = {};
+  float high[kCount] = {};
+
+  /// All parts of token 4 set + c; all lanes of a warp call it.
+  __device__ __forceinline__ float2 total(int set) const {
+    return make_float2(total(low, set), total(high, set));
+  }
+
+ private:
+  __device__ static __forceinline__ float total(const float (&sums)[kCount], int set) {
+    if constexpr (kTokens == 1) {
+      const float pair = sums[0] + __shfl_xor_sync(0xffffffffU, sums[0], 1);
+      return pair + __shfl_xor_sync(0xffffffffU, pair, 2);
+    } else if constexpr (kPartSums == 1) {
+      return sums[set];
+    } else {
+      return (sums[4 * set] + sums[4 * set + 1]) + (sums[4 * set + 2] + sums[4 * set + 3]);
+    }
+  }
 };
 
-/// A lane's view of the digits of one group, and how far the next group's are. Columns that no token has
-/// repeat others: what comes of them is dropped.
-template <int kTokens>
+/// A lane's view of the digits of one group; the next group's are 32 words and four floats2 on. operand() is
+/// what sum i of UnitSums multiplies: column n = lane / 4 is a digit of row n / 2 of set i / kPartSums.
+template <int kTokens, Parts kParts>
 struct LaneDigits {
-  static constexpr int kWordStride = 2 * kTokens * 16;
+  static constexpr int kPartSums = UnitSums<kTokens, kParts>::kPartSums;
+  const std::uint32_t* words;
+  const float2* affine;
+  int stride;  ///< in bytes, of four rows
+  bool even;   ///< whether this lane's inputs are of parts with b = 0
+
+  __device__ __forceinline__ LaneDigits(const DigitRows& d, int group) {
+    const int lane = static_cast<int>(threadIdx.x & 31);
+    const int c = lane & 3;
+    words = d.row(lane >> 3).words + group * 32 + ((lane >> 2) & 1) * 16 + c * 4;
+    affine = d.row(c).affine + group * 4;
+    stride = 4 * d.stride();
+    even = (c & 1) == 0;
+  }
+  __device__ __forceinline__ uint4 operand(int i, int ahead) const {
+    const auto* at = reinterpret_cast<const std::uint8_t*>(words + ahead * 32) + i / kPartSums * stride;
+    const uint4 w = *reinterpret_cast<const uint4*>(at);
+    if constexpr (kParts == Parts::kWhole) return w;
+    const bool mine = even == ((i & 1) == 0);
+    const bool first = mine && (i & 2) == 0;
+    const bool second = mine && (i & 2) != 0;
+    return make_uint4(first ? w.x : 0, first ? w.y : 0, second ? w.z : 0, second ? w.w : 0);
+  }
+  __device__ __forceinline__ float2 scale(int i, int ahead) const {
+    const auto* at =
+        reinterpret_cast<const std::uint8_t*>(affine + ahead * 4 + i % kPartSums) + i / kPartSums * stride;
+    return *reinterpret_cast<const float2*>(at);
+  }
+};
+/// Of the only row: each pair of columns has the inputs of one part.
+template <Parts kParts>
+struct LaneDigits<1, kParts> {
+  static_assert(kParts != Parts::kWhole);
   const std::uint32_t* words;
   const float2* affine;
 
-  __device__ LaneDigits(const Digits& d, int group) {
+  __device__ __forceinline__ LaneDigits(const DigitRows& d, int group) {
     const int lane = static_cast<int>(threadIdx.x & 31);
-    const int column = (lane >> 2) % (2 * kTokens);
-    words = d.words + group * kWordStride + (column * 4 + (lane & 3)) * 4;
-    affine = d.affine + group * kTokens + (lane & 3) % kTokens;
+    const int part = lane >> 3;
+    const Digits row = d.row(0);
+    words = row.words + group * 32 + ((lane >> 2) & 1) * 16 + (lane & 3) * 4 +
+            (kParts == Parts::kUnits ? part & 2 : part);
+    affine = row.affine + group * 4 + (lane & 3);
   }
+  __device__ __forceinline__ uint4 operand(int /*i*/, int ahead) const {
+    const int lane = static_cast<int>(threadIdx.x & 31);
+    const int part = lane >> 3;
+    if constexpr (kParts == Parts::kUnits) {
+      const uint2 w = *reinterpret_cast<const uint2*>(words + ahead * 32);
+      const bool mine = ((lane ^ part) & 1) == 0;
+      const bool first = mine && part < 2;
+      const bool second = mine && part >= 2;
+      return make_uint4(first ? w.x : 0, first ? w.y : 0, second ? w.x : 0, second ? w.y : 0);
+    } else {
+      const std::uint32_t w = words[ahead * 32];
+      return make_uint4(part == 0 ? w : 0, part == 1 ? w : 0, part == 2 ? w : 0, part == 3 ? w : 0);
+    }
+  }
+  __device__ __forceinline__ float2 scale(int /*i*/, int ahead) const { return affine[ahead * 4]; }
 };
 
-/// One step of 64 inputs of one unit; its digits are `ahead` groups behind `d`.
-template <int kTokens>
-__device__ __forceinline__ void add_step(UnitSums<kTokens>& sums, uint4 codes, uint2 affine,
-                                         const LaneDigits<kTokens>& d, int ahead) {
+/// One step of 64 inputs of one unit; its digits are `ahead` groups behind `d`. `factor`: of these inputs.
+template <int kTokens, Parts kParts>
+__device__ __forceinline__ void add_step(UnitSums<kTokens, kParts>& sums, uint4 codes, uint2 affine,
+                                         const LaneDigits<kTokens, kParts>& d, int ahead,
+                                         float factor = 1.0F) {
   // Row g + 8's codes stay in the high nibbles, sixteen times too large: their scale is stored for that.
   constexpr std::uint32_t kLow = 0x0f0f0f0fU;
   constexpr std::uint32_t kHigh = 0xf0f0f0f0U;
   static_assert(kScaleLow == 16.0F * kScaleHigh);
-  const std::uint32_t first[4] = {codes.x & kLow, codes.x & kHigh, codes.y & kLow, codes.y & kHigh};
-  const std::uint32_t second[4] = {codes.z & kLow, codes.z & kHigh, codes.w & kLow, codes.w & kHigh};
+  const std::uint32_t halves[2][4] = {{codes.x & kLow, codes.x & kHigh, codes.y & kLow, codes.y & kHigh},
+                                      {codes.z & kLow, codes.z & kHigh, codes.w & kLow, codes.w & kHigh}};
 #pragma unroll
-  for (int n = 0; n < UnitSums<kTokens>::kColumns; ++n) {
-    const uint4 b =
-        *reinterpret_cast<const uint4*>(d.words + ahead * LaneDigits<kTokens>::kWordStride + n * 128);
-    const float2 scale = d.affine[ahead * kTokens + n * 4];
-    int product[4] = {0, 0, 0, 0};  // row g: digits 1 and 2 of token c; row g + 8 the same
-    mma_u8s8(product, first, b.x, b.y);
-    mma_u8s8(product, second, b.z, b.w);
+  for (int i = 0; i < UnitSums<kTokens, kParts>::kCount; ++i) {
+    const float2 scale = d.scale(i, ahead);
+    int product[4] = {0, 0, 0, 0};  // row g: both digits of a part; row g + 8 the same
+    const uint4 b = d.operand(i, ahead);
+    constexpr bool kBoth = UnitSums<kTokens, kParts>::kPartSums == 1;  // else half of b is zero
+    if (kBoth || (i & 2) == 0) mma_u8s8(product, halves[0], b.x, b.y);
+    if (kBoth || (i & 2) != 0) mma_u8s8(product, halves[1], b.z, b.w);
     const float low = static_cast<float>(product[0] * 254 + product[1]);
     const float high = static_cast<float>(product[2] * 254 + product[3]);
-    sums.low[n] = __fmaf_rn(bf16_low(affine.x), __fmul_rn(scale.x, low),
-                            __fmaf_rn(bf16_high(affine.x), scale.y, sums.low[n]));
-    sums.high[n] = __fmaf_rn(bf16_low(affine.y), __fmul_rn(scale.x, high),
-                             __fmaf_rn(bf16_high(affine.y), scale.y, sums.high[n]));
+    const float x = __fmul_rn(scale.x, factor);
+    const float sum = __fmul_rn(scale.y, factor);
+    sums.low[i] =
+        __fmaf_rn(bf16_low(affine.x), __fmul_rn(x, low), __fmaf_rn(bf16_high(affine.x), sum, sums.low[i]));
+    sums.high[i] =
+        __fmaf_rn(bf16_low(affine.y), __fmul_rn(x, high), __fmaf_rn(bf16_high(affine.y), sum, sums.high[i]));
   }
 }
 
@@ -267,24 +169,33 @@ struct UnitLoads {
   }
 };
 
-/// Products of all units of `matrix` with `digits`, 16 / kSplits units a block at a time, a unit's inputs
-/// split over kSplits warps, kLoads steps under way. Begin with prefetch(), which reads weights only.
-/// `put(unit, row, token, value)` gets each sum once; with kGated it is put(unit of the gate, row, token,
-/// gate, up).
-template <int kTokens, int kSplits, bool kGated, int kLoads = 4>
+/// Products of all units of `matrix` with rows of digits, a unit's inputs split over kSplits warps, 16 /
+/// kSplits units at a time and kRounds times that many between barriers, kLoads steps under way. Begin with
+/// prefetch(), which reads weights only. put(unit, row, token, value) gets each sum, by whole warps; with
+/// kGated it is put(unit of the gate, row, token, gate, up).
+template <int kTokens, int kSplits, bool kGated, int kLoads = 4, int kRounds = 1,
+          Parts kParts = Parts::kUnits>
 class Products {
+  using Sums = UnitSums<kTokens, kParts>;
+  using Lane = LaneDigits<kTokens, kParts>;
+
  public:
+  static_assert(kSplits > 1);
   static constexpr int kUnits = kGemvWarps / kSplits;
-  static constexpr int kPartialFloats = kSplits > 1 ? kGemvWarps* kTokens* kUnitRows : 1;
-  /// Where units are split: sums that put() gets of a round, the i-th from thread i.
-  static constexpr int kOutputs = (kGated ? kUnits / 2 : kUnits) * kTokens * kUnitRows;
+  static constexpr int kBlockUnits = kUnits * kRounds;
+  static constexpr int kPartialFloats = kRounds * kGemvWarps * kTokens * kUnitRows;
+  /// Sums that put() gets between barriers, the i-th from thread i.
+  static constexpr int kIndices = kGated ? kBlockUnits / 2 : kBlockUnits;
+  static constexpr int kOutputs = kIndices * kTokens * kUnitRows;
   struct Output {
-    int index;  ///< unit of the round (gated: pair of units)
+    int index;  ///< unit (gated: pair of units) of those between two barriers
     int token;
     int row;
   };
+  /// Past the last one a warp repeats sums of the last token.
   __device__ static Output output(int i) {
-    return {i / (kUnitRows * kTokens), i / kUnitRows % kTokens, i % kUnitRows};
+    const int token = i / (kUnitRows * kIndices);
+    return {i / kUnitRows % kIndices, token < kTokens ? token : kTokens - 1, i % kUnitRows};
   }
 
   __device__ Products(const Packed& matrix, int expert, int block, int blocks)
@@ -292,8 +203,8 @@ class Products {
         tile_bytes_(static_cast<std::int64_t>(matrix.steps()) * kBlockBytes),
         groups_(matrix.groups),
         units_(matrix.pairs() * 2),
-        stride_(blocks * kUnits),
-        base_(block * kUnits) {
+        stride_(blocks * kBlockUnits),
+        base_(block * kBlockUnits) {
     const int warp = static_cast<int>(threadIdx.x >> 5);
     const int split = warp % kSplits;
     begin_ = matrix.steps() * split / kSplits;
@@ -302,33 +213,43 @@ class Products {
   }
 
   __device__ __forceinline__ void prefetch() { load_batch(base_ + in_block_, begin_); }
-  /// And the steps after those as far as the L2, five lines each: where there is time until the inputs come.
+  /// And the steps after those, up to the next barrier, as far as the L2: where there is time until the
+  /// inputs come.
   __device__ __forceinline__ void prefetch_more() {
-    const int unit = base_ + in_block_;
+    const int steps = end_ - begin_;
     const int lane = static_cast<int>(threadIdx.x & 31);
-    const int step = begin_ + kLoads + lane / kUnitLines;
-    if (unit < units_ && step < end_ && lane < 32 / kUnitLines * kUnitLines)
-      prefetch_unit_line(first_ + (unit >> 4) * tile_bytes_ + step * kBlockBytes, unit, lane % kUnitLines);
+    for (int i = lane; i < (kRounds * steps - kLoads) * kUnitLines; i += 32) {
+      const int at = kLoads + i / kUnitLines;
+      const int unit = base_ + in_block_ + (kRounds > 1 ? at / steps * kUnits : 0);
+      const int step = begin_ + (kRounds > 1 ? at % steps : at);
+      if (unit < units_)
+        prefetch_unit_line(first_ + (unit >> 4) * tile_bytes_ + step * kBlockBytes, unit, i % kUnitLines);
+    }
   }
 
   template <class Put>
-  __device__ __forceinline__ void run(const Digits& digits, float* partial, Put&& put) {
+  __device__ __forceinline__ void run(const DigitRows& digits, float* partial, Put&& put) {
     for (int base = base_; base < units_; base += stride_) {
-      const int unit = base + in_block_;
-      UnitSums<kTokens> sums;
-      for (int step = begin_; step < end_; step += kLoads) {
-        const bool last = step + kLoads >= end_;
-        // A batch lies in one plane or is taken step by step: planes are as long as batches are, or shorter.
-        const int group = step < groups_ ? step : step - groups_;
-        if (step + kLoads <= end_ && group + kLoads <= groups_) {
-          add_batch(sums, LaneDigits<kTokens>(digits, group), last ? unit + stride_ : unit,
-                    last ? begin_ : step + kLoads);
-        } else {
-          add_tail(sums, digits, step);
-          load_batch(last ? unit + stride_ : unit, last ? begin_ : step + kLoads);
+#pragma unroll 1
+      for (int round = 0; round < kRounds; ++round) {
+        const int unit = base + round * kUnits + in_block_;
+        const int next = round + 1 < kRounds ? unit + kUnits : base + stride_ + in_block_;
+        Sums sums;
+        for (int step = begin_; step < end_; step += kLoads) {
+          const bool last = step + kLoads >= end_;
+          // A batch lies in one plane or is taken step by step: planes are as long as batches are, or
+          // shorter.
+          const int group = step < groups_ ? step : step - groups_;
+          if (step + kLoads <= end_ && group + kLoads <= groups_) {
+            add_batch(sums, Lane(digits, group), last ? next : unit, last ? begin_ : step + kLoads);
+          } else {
+            add_tail(sums, digits, step);
+            load_batch(last ? next : unit, last ? begin_ : step + kLoads);
+          }
         }
+        keep(sums, partial + round * kGemvWarps * kTokens * kUnitRows);
       }
-      finish(sums, base, unit, partial, put);
+      finish(base, partial, put);
     }
   }
 
@@ -345,72 +266,62 @@ class Products {
     }
   }
   // All of a batch; each register is filled again as soon as it has been used.
-  __device__ __forceinline__ void add_batch(UnitSums<kTokens>& sums, const LaneDigits<kTokens>& digits,
-                                            int next_unit, int next_step) {
+  __device__ __forceinline__ void add_batch(Sums& sums, const Lane& digits, int next_unit, int next_step) {
     if (next_unit < units_ && next_step + kLoads <= end_) {
       const UnitPointers next = pointers(next_unit, next_step);
 #pragma unroll
       for (int slot = 0; slot < kLoads; ++slot) {
-        add_step<kTokens>(sums, loads_.codes[slot], loads_.affine[slot], digits, slot);
+        add_step(sums, loads_.codes[slot], loads_.affine[slot], digits, slot);
         loads_.load(slot, next, slot);
       }
     } else {
 #pragma unroll
       for (int slot = 0; slot < kLoads; ++slot)
-        add_step<kTokens>(sums, loads_.codes[slot], loads_.affine[slot], digits, slot);
+        add_step(sums, loads_.codes[slot], loads_.affine[slot], digits, slot);
       load_batch(next_unit, next_step);
     }
   }
-  __device__ __forceinline__ void add_tail(UnitSums<kTokens>& sums, const Digits& digits, int step) {
+  __device__ __forceinline__ void add_tail(Sums& sums, const DigitRows& digits, int step) {
 #pragma unroll
     for (int slot = 0; slot < kLoads; ++slot) {
       const int here = step + slot;
       if (here < end_) {
-        const LaneDigits<kTokens> d(digits, here < groups_ ? here : here - groups_);
-        add_step<kTokens>(sums, loads_.codes[slot], loads_.affine[slot], d, 0);
+        const Lane d(digits, here < groups_ ? here : here - groups_);
+        add_step(sums, loads_.codes[slot], loads_.affine[slot], d, 0);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void keep(const Sums& sums, float* partial) {
+    const int lane = static_cast<int>(threadIdx.x & 31);
+    const int warp = static_cast<int>(threadIdx.x >> 5);
+#pragma unroll
+    for (int set = 0; set < Sums::kSets; ++set) {
+      const float2 total = sums.total(set);
+      const int token = set * 4 + (lane & 3);
+      if (token < kTokens) {
+        float* p = partial + (warp * kTokens + token) * kUnitRows + (lane >> 2);
+        p[0] = total.x;
+        p[8] = total.y;
       }
     }
   }
 
   template <class Put>
-  __device__ __forceinline__ void finish(const UnitSums<kTokens>& sums, int base, int unit, float* partial,
-                                         Put&& put) {
-    const int lane = static_cast<int>(threadIdx.x & 31);
-    const int g = lane >> 2;
-    if constexpr (kSplits == 1) {
-#pragma unroll
-      for (int n = 0; n < UnitSums<kTokens>::kColumns; ++n) {
-        const int token = n * 4 + (lane & 3);
-        if (token < kTokens && unit < units_) {
-          put(unit, g, token, sums.low[n] * (1.0F / kSumScale));
-          put(unit, g + 8, token, sums.high[n] * (1.0F / kSumScale));
+  __device__ __forceinline__ void finish(int base, float* partial, Put&& put) {
+    __syncthreads();
+    for (int i = static_cast<int>(threadIdx.x); i < (kOutputs + 31) / 32 * 32; i += kGemvThreads) {
+      const auto [index, token, row] = output(i);
+      if constexpr (kGated) {
+        if (base + 2 * index < units_) {
+          put(base + 2 * index, row, token, total(partial, 2 * index, token, row),
+              total(partial, 2 * index + 1, token, row));
         }
+      } else {
+        if (base + index < units_) put(base + index, row, token, total(partial, index, token, row));
       }
-    } else {
-      const int warp = static_cast<int>(threadIdx.x >> 5);
-#pragma unroll
-      for (int n = 0; n < UnitSums<kTokens>::kColumns; ++n) {
-        const int token = n * 4 + (lane & 3);
-        if (token < kTokens) {
-          float* p = partial + (warp * kTokens + token) * kUnitRows;
-          p[g] = sums.low[n];
-          p[g + 8] = sums.high[n];
-        }
-      }
-      __syncthreads();
-      for (int i = static_cast<int>(threadIdx.x); i < kOutputs; i += kGemvThreads) {
-        const auto [index, token, row] = output(i);
-        if constexpr (kGated) {
-          if (base + 2 * index < units_) {
-            put(base + 2 * index, row, token, total(partial, 2 * index, token, row),
-                total(partial, 2 * index + 1, token, row));
-          }
-        } else {
-          if (base + index < units_) put(base + index, row, token, total(partial, index, token, row));
-        }
-      }
-      if (base + stride_ < units_) __syncthreads();  // before `partial` is written again
     }
+    if (base + stride_ < units_) __syncthreads();  // before `partial` is written again
   }
 
   __device__ static float total(const float* partial, int unit, int token, int row) {
@@ -439,6 +350,34 @@ __device__ __forceinline__ int unit_channel(int unit, int row) {
 }
 __device__ __forceinline__ int unit_column(int unit, int row) {
   return (unit >> 1) * 16 + (row & 7) * 2 + (row >> 3);
+}
+
+/// The 16 columns from `column` on of a gated pair, of a row in each half warp, to a row of digits in parts
+/// by steps. Whole warps call it.
+__device__ __forceinline__ void put_columns(float value, std::uint8_t* digits, int groups, int column,
+                                            bool valid) {
+  const int lane = static_cast<int>(threadIdx.x & 31);
+  const float4 quad =
+      gather_quad(value, [lane](int i) { return (lane & kUnitRows) + (i & 1) * 8 + (i % kUnitRows >> 1); });
+  put_quad<Parts::kSteps>(Digits(digits, groups), column / 4 + (lane & 3), quad, 0,
+                          valid && (lane & 12) == 0);
+}
+
+/// The quad of a thread that put_unit() is called with.
+__device__ __forceinline__ int unit_quad(int unit) {
+  return (unit >> 1) * 8 + static_cast<int>(threadIdx.x & 7);
+}
+/// The residual's channels of unit `unit`, a row in each half warp: to x and, times the next norm's gain (of
+/// unit_quad()), to the digits of rows of `groups`. Whole warps call it.
+__device__ __forceinline__ void put_unit(float* x, float value, std::uint8_t* digits, int groups, int unit,
+                                         float4 gain, bool valid) {
+  const int lane = static_cast<int>(threadIdx.x & 31);
+  if (valid) *x = value;
+  // Channel i of the pair's 32, where it is this unit's.
+  const float4 quad =
+      gather_quad(value, [lane](int i) { return (lane & kUnitRows) + (i & 1) * 8 + (i >> 2); });
+  put_normed_quad(Digits(digits, groups), unit_quad(unit), quad, gain,
+                  valid && (lane & 8) == 0 && (lane & 1) == (unit & 1));
 }
 
 }  // namespace lily::cuda

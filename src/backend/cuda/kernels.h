@@ -72,6 +72,11 @@ struct PageView {
   int kv_heads = 0;
 };
 
+/// A row of activations in digits (digits.cuh), of so many groups of 64.
+LILY_HD constexpr std::int64_t digits_bytes(int groups) {
+  return static_cast<std::int64_t>(groups) * (2 * 64 + 4 * 8 + 4 * 4);
+}
+
 // ---- both phases
 
 struct EmbedArgs {
@@ -82,15 +87,18 @@ struct EmbedArgs {
   int hidden;
   const double* frequencies;  ///< [32]
   Rows rows;
-  float* residual;  ///< out [T, H]
+  float* residual;       ///< out [T, H]
+  const float* gain;     ///< of the first norm [H]; null for prefill
+  std::uint8_t* normed;  ///< out, rows of digits: residual times gain
 };
 void embed(const Launch&, const EmbedArgs&);
 
 /// RMSNorm of rows, then a product, with f32 activations in two int8 digits.
 struct NormedProductArgs {
-  const float* residual;  ///< [T, H]
-  const int* row_index;   ///< rows of `residual`, or null for 0..T-1
-  const float* gain;      ///< [H]
+  const std::uint8_t* normed;  ///< rows of digits, or null: they are made from the next three
+  const float* residual;       ///< [T, H]
+  const int* row_index;        ///< rows of `residual`, or null for 0..T-1
+  const float* gain;           ///< [H]
   float eps;
   Packed matrix;
   float* out;  ///< [T, out_stride]
@@ -132,18 +140,19 @@ struct DeltaDecodeArgs {
   const float* gain;  ///< of the gated norm [128]
   SlotView state;
   Rows rows;
-  float* out;      ///< [T, Hv 128]: o gain silu(z), the gated norm but for its RMS factor
-  float* squares;  ///< [T, Hv, kDeltaBlocks]: of the columns of o of each block, for that factor
+  std::uint8_t* out;  ///< rows of digits: o gain silu(z), the gated norm but for its RMS factor; squares of o
 };
 void delta_decode(const Launch&, const DeltaDecodeArgs&);
 
-/// residual += matrix * input, whose heads of 128 are first divided by their RMS where squares are given.
+/// residual += matrix * input.
 struct OutProductArgs {
-  const float* input;    ///< [T, in]
-  const float* squares;  ///< [T, in / 128, 4] or nullptr
+  const std::uint8_t* input;  ///< rows of digits
+  bool norm_heads;  ///< whether heads of 128 inputs are to be divided by their RMS, from the squares
   float eps;
   Packed matrix;
   float* residual;  ///< [T, H]
+  const float* next_gain;
+  std::uint8_t* normed;  ///< out, rows of digits: residual times next_gain
   int rows;
 };
 void out_product(const Launch&, const OutProductArgs&);
@@ -159,13 +168,14 @@ struct AttentionDecodeArgs {
   Rows rows;
   float* partial;      ///< [T, Nkv, splits, 8, 256]
   float* partial_max;  ///< [T, Nkv, splits, 8, 2]: largest exponent, sum
-  float* out;          ///< [T, Nq 256], gated
+  std::uint8_t* out;   ///< rows of digits [T, Nq 256], gated
 };
 void attention_decode(const Launch&, const AttentionDecodeArgs&);
 
 struct MoeDecodeArgs {
-  float* residual;  ///< [T, H]
-  const float* gain;
+  float* residual;       ///< [T, H]
+  std::uint8_t* normed;  ///< rows of digits: residual times this norm's gain; then times the next one's
+  const float* next_gain;
   float eps;
   Packed router;     ///< E rows, then from an even row on the shared expert's gate
   Packed shared_in;  ///< gated, S columns
@@ -177,8 +187,7 @@ struct MoeDecodeArgs {
   int shared_gate;  ///< its channel in `router`
   float* logits;    ///< [T, logits_stride]
   int logits_stride;
-  float* shared;    ///< [T, S]
-  float* expanded;  ///< [T, K, I]
+  std::uint8_t* expanded;  ///< rows of digits [T, K I + S]: of the chosen experts, then of the shared one
   int rows;
 };
 void moe_decode(const Launch&, const MoeDecodeArgs&);

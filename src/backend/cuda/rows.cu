@@ -1,11 +1,13 @@
 // Row by row work of both phases: embedding, norms, greedy choice.
+#include "backend/cuda/digits.cuh"
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/ptx.cuh"
 
 namespace lily::cuda {
 namespace {
 
-// A block a row: the token's embedding, and the angles of its position.
+// A block a row: the token's embedding, for decoding also times the first gain, and the angles of its
+// position.
 __global__ void embed_kernel(EmbedArgs a) {
   wait_for_previous();
   let_next_start();
@@ -26,6 +28,12 @@ __global__ void embed_kernel(EmbedArgs a) {
     a.rows.rope[row * kRotary + threadIdx.x] = static_cast<float>(cos(angle));
     a.rows.rope[row * kRotary + kRotary / 2 + threadIdx.x] = static_cast<float>(sin(angle));
   }
+  if (a.gain == nullptr) return;
+  __syncthreads();
+  const int group_count = a.hidden / kGroup;
+  const float* x = a.residual + static_cast<std::int64_t>(row) * a.hidden;
+  put_normed_rows<1, Parts::kUnits>(
+      {a.normed + row * digits_bytes(group_count), group_count}, 1, [x](int) { return x; }, a.gain);
 }
 
 constexpr int kNormThreads = 256;

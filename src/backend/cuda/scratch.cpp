@@ -7,14 +7,16 @@ namespace {
 
 DecodeScratch place_decode(Layout& layout, const Shapes& s, const Scratch& sizes, std::int64_t rows) {
   DecodeScratch d{};
+  const auto take_digits = [&](std::int64_t inputs) {
+    return layout.take<std::uint8_t>(rows * digits_bytes(static_cast<int>(inputs / kGroup)));
+  };
+  d.normed = take_digits(s.hidden);
   d.projected = layout.take<float>(rows * sizes.projected_stride);
-  d.mixed = layout.take<float>(rows * std::max(s.linear_value_dim(), s.query_dim()));
-  d.squares = layout.take<float>(rows * s.linear_value_heads * kDeltaBlocks);
+  d.mixed = take_digits(std::max(s.linear_value_dim(), s.query_dim()));
   d.partial = layout.take<float>(rows * s.kv_heads * kAttentionSplits * kMaxQueryGroup * kHeadDim);
   d.partial_max = layout.take<float>(rows * s.kv_heads * kAttentionSplits * kMaxQueryGroup * 2);
   d.logits = layout.take<float>(rows * sizes.router_stride);
-  d.shared = layout.take<float>(rows * s.shared_width);
-  d.expanded = layout.take<float>(rows * s.experts_per_token * s.expert_width);
+  d.expanded = take_digits(s.experts_per_token * s.expert_width + s.shared_width);
   return d;
 }
 

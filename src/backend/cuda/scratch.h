@@ -23,14 +23,13 @@ struct StepLimits {
 };
 
 struct DecodeScratch {
-  float* projected;  ///< [D, width of the widest in-projection]
-  float* mixed;      ///< [D, mixer output]
-  float* squares;    ///< [D, Hv, kDeltaBlocks]
-  float* partial;    ///< attention's ranges
+  std::uint8_t* normed;  ///< digits [D, H]: the residual times the next norm's gain
+  float* projected;      ///< [D, width of the widest in-projection]
+  std::uint8_t* mixed;   ///< digits [D, mixer output]
+  float* partial;        ///< attention's ranges
   float* partial_max;
-  float* logits;    ///< router [D, router channels]
-  float* shared;    ///< [D, S]
-  float* expanded;  ///< [D, K, I]
+  float* logits;           ///< router [D, router channels]
+  std::uint8_t* expanded;  ///< digits [D, K I + S]
 };
 struct PrefillScratch {
   __nv_bfloat16* normed;     ///< [P, H]
