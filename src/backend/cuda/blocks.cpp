@@ -25,6 +25,7 @@ void CudaBackend::embed_rows(const RowBlock& rows, float* residual, const float*
                         .scales = e.scales,
                         .biases = e.biases,
                         .bits = e.bits,
+                        .group_size = e.group_size,
                         .hidden = static_cast<int>(s_.hidden),
                         .frequencies = scratch_.frequencies,
                         .rows = rows.view(),
@@ -118,6 +119,11 @@ const float* CudaBackend::mixer_gain(int layer) const {
   return std::visit([](const auto& mixer) { return mixer.input_norm; }, device_weights_->layers[at].mixer);
 }
 
+const float* CudaBackend::mlp_gain(int layer) const {
+  return std::visit([](const auto& mlp) { return mlp.norm; },
+                    device_weights_->layers[static_cast<std::size_t>(layer)].mlp);
+}
+
 void CudaBackend::project_decode(const Packed& matrix) {
   project(where(), {.normed = scratch_.decode.normed,
                     .residual = nullptr,
@@ -134,11 +140,12 @@ void CudaBackend::project_decode(const Packed& matrix) {
 void CudaBackend::out_decode(const Packed& matrix, int layer, bool norm_heads) {
   DecodeScratch& d = scratch_.decode;
   out_product(where(), {.input = d.mixed,
+                        .gated = false,
                         .norm_heads = norm_heads,
                         .eps = s_.rms_norm_eps,
                         .matrix = matrix,
                         .residual = decode_residual(),
-                        .next_gain = device_weights_->layers[static_cast<std::size_t>(layer)].moe.norm,
+                        .next_gain = mlp_gain(layer),
                         .normed = d.normed,
                         .rows = decode_rows()});
 }
@@ -256,15 +263,11 @@ void CudaBackend::attention_decode_rows(const AttentionOnDevice& w, int attentio
 // ---- mixture of experts
 
 void CudaBackend::moe_block(const MoeBlock& block) {
-  const MoeOnDevice& w = device_weights_->layers[static_cast<std::size_t>(block.layer)].moe;
+  const auto& w = std::get<MoeOnDevice>(device_weights_->layers[static_cast<std::size_t>(block.layer)].mlp);
   run([this, &w, next_gain = mixer_gain(block.layer + 1)] {
     if (prefill_rows() > 0) moe_prefill_rows(w);
     if (decode_rows() > 0) moe_decode_rows(w, next_gain);
   });
-}
-
-void CudaBackend::mlp_block(const MlpBlock& block) {
-  LILY_CHECK(false, "layer {} is dense: check_supported() refuses such a model", block.layer);
 }
 
 void CudaBackend::moe_prefill_rows(const MoeOnDevice& w) {
@@ -359,6 +362,39 @@ void CudaBackend::moe_decode_rows(const MoeOnDevice& w, const float* next_gain) 
                        .logits_stride = scratch_.router_stride,
                        .expanded = d.expanded,
                        .rows = decode_rows()});
+}
+
+// ---- dense MLP
+
+void CudaBackend::mlp_block(const MlpBlock& block) {
+  const auto& w = std::get<MlpOnDevice>(device_weights_->layers[static_cast<std::size_t>(block.layer)].mlp);
+  run([this, &w, next_gain = mixer_gain(block.layer + 1)] {
+    if (prefill_rows() > 0) mlp_prefill_rows(w);
+    if (decode_rows() > 0) mlp_decode_rows(w, next_gain);
+  });
+}
+
+void CudaBackend::mlp_prefill_rows(const MlpOnDevice& w) {
+  PrefillScratch& p = scratch_.prefill;
+  norm_prefill_rows(w.norm);
+  dense_product(GemmOut::kSwiglu, w.in, p.normed, p.shared, s_.dense_width);
+  dense_product(GemmOut::kAdd, w.out, p.shared, scratch_.residual, s_.hidden);
+}
+
+void CudaBackend::mlp_decode_rows(const MlpOnDevice& w, const float* next_gain) {
+  DecodeScratch& d = scratch_.decode;
+  gated_product(
+      where(),
+      {.normed = d.normed, .eps = s_.rms_norm_eps, .matrix = w.in, .out = d.expanded, .rows = decode_rows()});
+  out_product(where(), {.input = d.expanded,
+                        .gated = true,
+                        .norm_heads = false,
+                        .eps = s_.rms_norm_eps,
+                        .matrix = w.out,
+                        .residual = decode_residual(),
+                        .next_gain = next_gain,
+                        .normed = d.normed,
+                        .rows = decode_rows()});
 }
 
 // ---- head

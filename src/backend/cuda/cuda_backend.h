@@ -82,12 +82,15 @@ class CudaBackend final : public Backend {
   void out_decode(const Packed& matrix, int layer, bool norm_heads);
   /// Of the norm before layer `layer`, or after the last one.
   [[nodiscard]] const float* mixer_gain(int layer) const;
+  [[nodiscard]] const float* mlp_gain(int layer) const;
   void dense_product(GemmOut out, const Packed& matrix, const __nv_bfloat16* input, void* to,
                      std::int64_t stride);
   void recurrent_prefill(const RecurrentOnDevice& w, int linear_index);
   void recurrent_decode(const RecurrentOnDevice& w, int linear_index, int layer);
   void attention_prefill_rows(const AttentionOnDevice& w, int attention_index);
   void attention_decode_rows(const AttentionOnDevice& w, int attention_index, int layer);
+  void mlp_prefill_rows(const MlpOnDevice& w);
+  void mlp_decode_rows(const MlpOnDevice& w, const float* next_gain);
   void moe_prefill_rows(const MoeOnDevice& w);
   void expert_products(const MoeOnDevice& w);
   void moe_decode_rows(const MoeOnDevice& w, const float* next_gain);

@@ -56,8 +56,9 @@ void launch_normed(const Launch& where, const NormedProductArgs& a, int most_blo
 
 template <int kSplits, int kRounds>
 void by_rows(const Launch& where, const NormedProductArgs& a, int most_blocks) {
-  if (a.rows <= 1) return launch_normed<1, kSplits, kRounds>(where, a, most_blocks);
-  if (a.rows <= 4) return launch_normed<4, kSplits, kRounds>(where, a, most_blocks);
+  const int most = most_digit_rows(*where.device, a.matrix.groups);
+  if (a.rows <= 1 || most < 4) return launch_normed<1, kSplits, kRounds>(where, a, most_blocks);
+  if (a.rows <= 4 || most < 8) return launch_normed<4, kSplits, kRounds>(where, a, most_blocks);
   launch_normed<8, kSplits, kRounds>(where, a, most_blocks);
 }
 
@@ -79,10 +80,11 @@ __device__ void norm_heads(const DigitRows& d, float eps) {
   __syncthreads();
 }
 
-template <int kTokens>
+template <int kTokens, Parts kParts>
 __global__ void __launch_bounds__(kGemvThreads, 1) out_product_kernel(OutProductArgs a) {
   LILY_DYNAMIC_SHARED(memory);
-  using Out = Products<kTokens, 8, false, 8>;  // two units a block, all steps of 4,096 inputs under way
+  // Two units a block, all steps of 4,096 inputs under way.
+  using Out = Products<kTokens, 8, false, 8, 1, kParts>;
   static_assert(Out::kUnits == 2 && Out::kOutputs <= kGemvThreads);
   __shared__ float partial[Out::kPartialFloats];
   __shared__ std::uint64_t barrier;
@@ -113,12 +115,20 @@ __global__ void __launch_bounds__(kGemvThreads, 1) out_product_kernel(OutProduct
   });
 }
 
-template <int kTokens>
+template <int kTokens, Parts kParts>
 void launch_out(const Launch& where, const OutProductArgs& a) {
   const dim3 grid(static_cast<unsigned>(a.matrix.pairs()),  // a block a pair: each thread puts one sum
                   static_cast<unsigned>((a.rows + kTokens - 1) / kTokens));
-  launch<out_product_kernel<kTokens>>(where, true, grid, kGemvThreads,
-                                      static_cast<std::size_t>(kTokens * digits_bytes(a.matrix.groups)), a);
+  launch<out_product_kernel<kTokens, kParts>>(
+      where, true, grid, kGemvThreads, static_cast<std::size_t>(kTokens * digits_bytes(a.matrix.groups)), a);
+}
+
+template <Parts kParts>
+void launch_out_rows(const Launch& where, const OutProductArgs& a) {
+  const int most = most_digit_rows(*where.device, a.matrix.groups);
+  if (a.rows <= 1 || most < 4) return launch_out<1, kParts>(where, a);
+  if (a.rows <= 4 || most < 8) return launch_out<4, kParts>(where, a);
+  launch_out<8, kParts>(where, a);
 }
 
 }  // namespace
@@ -137,9 +147,8 @@ void router_logits(const Launch& where, const NormedProductArgs& a) {
   launch_normed<8, 2, 1, Parts::kWhole>(where, a, a.rows <= kFewRows ? where.device->multiprocessors : 1);
 }
 void out_product(const Launch& where, const OutProductArgs& a) {
-  if (a.rows <= 1) return launch_out<1>(where, a);
-  if (a.rows <= 4) return launch_out<4>(where, a);
-  launch_out<8>(where, a);
+  if (a.gated) return launch_out_rows<Parts::kSteps>(where, a);
+  launch_out_rows<Parts::kUnits>(where, a);
 }
 
 }  // namespace lily::cuda

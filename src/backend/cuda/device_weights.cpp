@@ -6,7 +6,7 @@ namespace lily::cuda {
 namespace {
 
 int planes_of(const QuantizedMatrix& matrix) {
-  return matrix.bits == 8 ? 2 : 1;
+  return matrix.bits > 4 ? 2 : 1;
 }
 int round_up(std::int64_t value, int step) {
   return static_cast<int>((value + step - 1) / step * step);
@@ -19,7 +19,8 @@ DeviceWeights::DeviceWeights(const ModelWeights& weights, Layout& layout) {
   embedding = {.codes = layout.take<std::uint8_t>(e.out * e.row_bytes()),
                .scales = layout.take<std::uint16_t>(e.out * e.groups()),
                .biases = layout.take<std::uint16_t>(e.out * e.groups()),
-               .bits = e.bits};
+               .bits = e.bits,
+               .group_size = e.group_size};
   for (const LayerWeights& layer : weights.layers) {
     LayerOnDevice placed{};
     if (const auto* recurrent = std::get_if<RecurrentWeights>(&layer.mixer)) {
@@ -27,7 +28,11 @@ DeviceWeights::DeviceWeights(const ModelWeights& weights, Layout& layout) {
     } else {
       placed.mixer = place(layout, std::get<AttentionWeights>(layer.mixer));
     }
-    placed.moe = place(layout, std::get<MoeWeights>(layer.mlp));
+    if (const auto* moe = std::get_if<MoeWeights>(&layer.mlp)) {
+      placed.mlp = place(layout, *moe);
+    } else {
+      placed.mlp = place(layout, std::get<MlpWeights>(layer.mlp));
+    }
     layers.push_back(placed);
   }
   norm = place(layout, weights.norm);
@@ -38,7 +43,7 @@ DeviceWeights::DeviceWeights(const ModelWeights& weights, Layout& layout) {
 Packed DeviceWeights::place(Layout& layout, const std::vector<Stacked>& stack, std::vector<int>* offsets) {
   const QuantizedMatrix& first = *stack.front().source;
   Packed packed;
-  packed.groups = static_cast<int>(first.groups());
+  packed.groups = static_cast<int>(first.in / kGroup);
   packed.gated = stack.front().bank >= 0;
   std::vector<int> at;
   std::int64_t channels = 0;
@@ -105,16 +110,20 @@ MoeOnDevice DeviceWeights::place(Layout& layout, const MoeWeights& w) {
   return placed;
 }
 
+MlpOnDevice DeviceWeights::place(Layout& layout, const MlpWeights& w) {
+  MlpOnDevice placed{};
+  placed.norm = place(layout, w.post_attention_layernorm);
+  placed.in = place(layout, {{&w.gate_proj, 0}, {&w.up_proj, 1}});
+  placed.out = place(layout, {{&w.down_proj}});
+  return placed;
+}
+
 Result<void> check_supported(const ModelWeights& weights) {
   const auto matrix = [](const char* name, const QuantizedMatrix& m) -> Result<void> {
-    if (m.group_size == kGroup && (m.bits == 4 || m.bits == 8)) return {};
-    return fail(ErrorCode::kUnsupported,
-                "cuda: {} has {} bits in groups of {}, expected 4 or 8 in groups of {}", name, m.bits,
-                m.group_size, kGroup);
+    if (m.group_size % kGroup == 0) return {};
+    return fail(ErrorCode::kUnsupported, "cuda: {} has {} bits in groups of {}, expected groups of {} or {}",
+                name, m.bits, m.group_size, kGroup, 2 * kGroup);
   };
-  if (weights.shapes.dense_width > 0) {
-    return fail(ErrorCode::kUnsupported, "cuda: the dense members of the family do not run here yet");
-  }
   LILY_TRY_VOID(matrix("embed_tokens", weights.embed_tokens));
   Layout measure;
   const DeviceWeights placed(weights, measure);

@@ -40,9 +40,14 @@ struct MoeOnDevice {
   Packed shared_in;
   Packed shared_out;
 };
+struct MlpOnDevice {
+  const float* norm;
+  Packed in;   ///< gate and up
+  Packed out;  ///< down
+};
 struct LayerOnDevice {
   std::variant<RecurrentOnDevice, AttentionOnDevice> mixer;
-  MoeOnDevice moe;
+  std::variant<MoeOnDevice, MlpOnDevice> mlp;
 };
 /// An embedding as the checkpoint has it: rows are looked up.
 struct RawMatrix {
@@ -50,6 +55,7 @@ struct RawMatrix {
   std::uint16_t* scales;
   std::uint16_t* biases;
   int bits;
+  int group_size;
 };
 
 /// Rows of a checkpoint matrix and their place in a packed one.
@@ -89,6 +95,7 @@ class DeviceWeights {
   RecurrentOnDevice place(Layout& layout, const RecurrentWeights& weights);
   AttentionOnDevice place(Layout& layout, const AttentionWeights& weights);
   MoeOnDevice place(Layout& layout, const MoeWeights& weights);
+  MlpOnDevice place(Layout& layout, const MlpWeights& weights);
 
   std::vector<MatrixPart> matrices_;
   std::vector<VectorPart> vectors_;

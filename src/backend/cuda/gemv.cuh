@@ -63,6 +63,10 @@ struct LaneDigits {
     const auto* at = reinterpret_cast<const std::uint8_t*>(words + ahead * 32) + i / kPartSums * stride;
     const uint4 w = *reinterpret_cast<const uint4*>(at);
     if constexpr (kParts == Parts::kWhole) return w;
+    if constexpr (kParts == Parts::kSteps) {
+      const int part = i % kPartSums;
+      return make_uint4(part == 0 ? w.x : 0, part == 1 ? w.y : 0, part == 2 ? w.z : 0, part == 3 ? w.w : 0);
+    }
     const bool mine = even == ((i & 1) == 0);
     const bool first = mine && (i & 2) == 0;
     const bool second = mine && (i & 2) != 0;

@@ -77,13 +77,20 @@ LILY_HD constexpr std::int64_t digits_bytes(int groups) {
   return static_cast<std::int64_t>(groups) * (2 * 64 + 4 * 8 + 4 * 4);
 }
 
+/// Of how many such rows a block has room, beside what else it keeps in shared memory.
+[[nodiscard]] inline int most_digit_rows(const Device& device, int groups) {
+  constexpr int kBeside = 12 << 10;
+  return static_cast<int>((device.shared_bytes - kBeside) / digits_bytes(groups));
+}
+
 // ---- both phases
 
 struct EmbedArgs {
   const std::uint8_t* codes;    ///< [V, H bits / 8]
-  const std::uint16_t* scales;  ///< [V, H / 64]
+  const std::uint16_t* scales;  ///< [V, H / group_size]
   const std::uint16_t* biases;
   int bits;
+  int group_size;
   int hidden;
   const double* frequencies;  ///< [32]
   Rows rows;
@@ -144,9 +151,20 @@ struct DeltaDecodeArgs {
 };
 void delta_decode(const Launch&, const DeltaDecodeArgs&);
 
+/// silu(gate) * up of normed rows.
+struct GatedProductArgs {
+  const std::uint8_t* normed;  ///< rows of digits
+  float eps;
+  Packed matrix;      ///< gated, F columns
+  std::uint8_t* out;  ///< rows of digits [T, F], in parts of 16 inputs
+  int rows;
+};
+void gated_product(const Launch&, const GatedProductArgs&);
+
 /// residual += matrix * input.
 struct OutProductArgs {
   const std::uint8_t* input;  ///< rows of digits
+  bool gated;                 ///< whether they are gated_product()'s, whose parts are others
   bool norm_heads;  ///< whether heads of 128 inputs are to be divided by their RMS, from the squares
   float eps;
   Packed matrix;
@@ -356,10 +374,11 @@ void combine(const Launch&, const CombineArgs&);
 /// Rows of an MLX matrix to their places in a packed one.
 struct PackArgs {
   const std::uint8_t* codes;    ///< [rows, in bits / 8], 16-byte aligned
-  const std::uint16_t* scales;  ///< [rows, in / 64]
+  const std::uint16_t* scales;  ///< [rows, in / group_size]
   const std::uint16_t* biases;
   int bits;
-  int rows;  ///< of all experts in this piece
+  int group_size;  ///< a multiple of 64
+  int rows;        ///< of all experts in this piece
   int rows_per_expert;
   int groups;
   int planes;     ///< of the packed matrix

@@ -134,6 +134,7 @@ class Loader {
           .scales = reinterpret_cast<const std::uint16_t*>(from + scales_at),
           .biases = reinterpret_cast<const std::uint16_t*>(from + biases_at),
           .bits = m.bits,
+          .group_size = m.group_size,
           .rows = static_cast<int>(piece.rows),
           .rows_per_expert = static_cast<int>(m.out),
           .groups = part.target.groups,

@@ -5,10 +5,9 @@
 namespace lily::cuda {
 namespace {
 
-// The four bits of code `k` (0..63) in `plane` of an 8-bit row, or the code of a 4-bit one.
+// Four bits of code `k` (0..63) of a step: a row's codes are one stream of bits, lowest first.
 __device__ std::uint32_t nibble(const std::uint8_t* codes, int bits, int shift, int k) {
-  if (bits == 8) return (codes[k] >> shift) & 15U;
-  return (codes[k >> 1] >> (4 * (k & 1))) & 15U;
+  return (code_at(codes, bits, k) >> shift) & 15U;
 }
 
 // Times powers of two: exact. In this order, since 16 kScaleLow is no float.
@@ -34,7 +33,7 @@ __global__ void pack_kernel(PackArgs a) {
 
   const int group = step % a.groups;
   const bool high_plane = a.planes == 2 && step < a.groups;
-  const bool empty = high_plane && a.bits == 4;
+  const bool empty = high_plane && a.bits <= 4;
   const int shift = high_plane ? 4 : 0;
   const std::int64_t row_bytes = static_cast<std::int64_t>(a.groups) * kGroup * a.bits / 8;
   const std::uint8_t* low_row = a.codes + source * row_bytes + group * (kGroup * a.bits / 8);
@@ -61,22 +60,23 @@ __global__ void pack_kernel(PackArgs a) {
         make_uint4(words[0], words[1], words[2], words[3]);
   }
 
-  // 8 bits: (16 s) high + b, then s low. 4 bits in two planes: nothing, then all of it.
-  const float factor = a.bits == 8 && high_plane ? 16.0F : 1.0F;
-  const bool biased = a.planes == 1 || (a.bits == 8) == high_plane;
-  const std::int64_t at = source * a.groups + group;
+  // More than 4 bits: (16 s) high + b, then s low. Others in two planes: nothing, then all of it.
+  const float factor = a.bits > 4 && high_plane ? 16.0F : 1.0F;
+  const bool biased = a.planes == 1 || (a.bits > 4) == high_plane;
+  const int scales = a.groups * kGroup / a.group_size;  // of a row
+  const std::int64_t at = source * scales + group * kGroup / a.group_size;
   std::uint32_t low = 0;
   std::uint32_t high = 0;
   if (!empty) {
     low = scaled(a.scales[at], factor, kScaleLow);
     if (biased) low |= scaled(a.biases[at], 1.0F, kBiasFactor) << 16;
     if (second) {
-      high = scaled(a.scales[at + a.groups], factor, kScaleHigh);
-      if (biased) high |= scaled(a.biases[at + a.groups], 1.0F, kBiasFactor) << 16;
+      high = scaled(a.scales[at + scales], factor, kScaleHigh);
+      if (biased) high |= scaled(a.biases[at + scales], 1.0F, kBiasFactor) << 16;
     }
     const float limit = kLargestScale / factor;
     const bool low_fits = fabsf(bf16_low(a.scales[at])) < limit;  // false for NaN too
-    const bool high_fits = !second || fabsf(bf16_low(a.scales[at + a.groups])) < limit;
+    const bool high_fits = !second || fabsf(bf16_low(a.scales[at + scales])) < limit;
     if (!low_fits || !high_fits) *a.too_large = 1;
   }
   *reinterpret_cast<uint2*>(block + kBlockCodes + unit_offset(unit) / 8 + g * 8) = make_uint2(low, high);

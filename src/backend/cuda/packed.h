@@ -17,8 +17,9 @@
 // s is stored times 2^125 (row g) or 2^121 (row g + 8) and b times 2^-8: a masked nibble read as bf16 is the
 // subnormal q 2^-133 (16 q 2^-133), so one fused multiply-add gives the correctly rounded (s q + b) 2^-8.
 //
-// 8-bit codes are two planes of 4-bit ones, high nibbles first, over the same inputs: w = (16 s) hi + b and
-// s lo. A 4-bit matrix stacked with 8-bit ones gets an empty high plane.
+// Codes of 5 to 8 bits are two planes of 4-bit ones, high nibbles first, over the same inputs: w = (16 s) hi
+// + b and s lo. A matrix of 4 bits or less stacked with such gets an empty high plane. Of groups of 128 both
+// steps get the scale.
 #pragma once
 
 #include <cstdint>
@@ -33,13 +34,13 @@ inline constexpr float kScaleLow = 0x1p125F;   ///< of rows g
 inline constexpr float kScaleHigh = 0x1p121F;  ///< of rows g + 8
 inline constexpr float kBiasFactor = 0x1p-8F;
 inline constexpr float kProductScale = 256.0F;  ///< what an epilogue multiplies a bf16 product by
-inline constexpr float kLargestScale = 4.0F;    ///< |s| must stay below, 16 s for 8-bit codes
+inline constexpr float kLargestScale = 4.0F;    ///< |s| must stay below, 16 s for more than 4 bits
 
 /// A matrix, or equally shaped matrices of all experts, in device memory.
 struct Packed {
   const std::uint8_t* data = nullptr;
   int groups = 0;    ///< inputs / 64
-  int planes = 1;    ///< 1: 4-bit codes, 2: 8-bit
+  int planes = 1;    ///< 1: codes of up to 4 bits, 2: of up to 8
   int channels = 0;  ///< outputs, padded to whole pairs (32; 16 columns when gated)
   bool gated = false;
 

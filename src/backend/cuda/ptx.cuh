@@ -177,6 +177,15 @@ __device__ __forceinline__ float bf16_high(std::uint32_t pair) {
   return __uint_as_float(pair & 0xffff0000U);
 }
 
+/// Code `k` of a stream of codes of `bits`, lowest first, which ends with a whole byte.
+__device__ __forceinline__ std::uint32_t code_at(const std::uint8_t* stream, int bits, int k) {
+  const int at = k * bits;
+  const std::uint8_t* byte = stream + (at >> 3);
+  std::uint32_t word = byte[0];
+  if ((at & 7) + bits > 8) word |= static_cast<std::uint32_t>(byte[1]) << 8;
+  return word >> (at & 7) & ((1U << bits) - 1);
+}
+
 __device__ __forceinline__ float warp_sum(float v) {
   for (int d = 16; d > 0; d >>= 1) v += __shfl_xor_sync(0xffffffffU, v, d);
   return v;

@@ -15,11 +15,11 @@ __global__ void embed_kernel(EmbedArgs a) {
   const int token = a.rows.token[row];
   const std::int64_t row_bytes = static_cast<std::int64_t>(a.hidden) * a.bits / 8;
   const std::uint8_t* codes = a.codes + token * row_bytes;
-  const std::int64_t groups = static_cast<std::int64_t>(token) * (a.hidden / kGroup);
+  const std::int64_t groups = static_cast<std::int64_t>(token) * (a.hidden / a.group_size);
   for (int i = static_cast<int>(threadIdx.x); i < a.hidden; i += static_cast<int>(blockDim.x)) {
-    const unsigned code = a.bits == 8 ? codes[i] : (codes[i >> 1] >> (4 * (i & 1))) & 15U;
-    const float s = bf16_low(a.scales[groups + i / kGroup]);
-    const float b = bf16_low(a.biases[groups + i / kGroup]);
+    const unsigned code = code_at(codes, a.bits, i);
+    const float s = bf16_low(a.scales[groups + i / a.group_size]);
+    const float b = bf16_low(a.biases[groups + i / a.group_size]);
     a.residual[static_cast<std::int64_t>(row) * a.hidden + i] = __fmaf_rn(s, static_cast<float>(code), b);
   }
   if (threadIdx.x < kRotary / 2) {

@@ -16,7 +16,7 @@ DecodeScratch place_decode(Layout& layout, const Shapes& s, const Scratch& sizes
   d.partial = layout.take<float>(rows * s.kv_heads * kAttentionSplits * kMaxQueryGroup * kHeadDim);
   d.partial_max = layout.take<float>(rows * s.kv_heads * kAttentionSplits * kMaxQueryGroup * 2);
   d.logits = layout.take<float>(rows * sizes.router_stride);
-  d.expanded = take_digits(s.experts_per_token * s.expert_width + s.shared_width);
+  d.expanded = take_digits(std::max(s.experts_per_token * s.expert_width + s.shared_width, s.dense_width));
   return d;
 }
 
@@ -56,7 +56,7 @@ PrefillScratch place_prefill(Layout& layout, const Shapes& s, const Scratch& siz
   p.expert_tile_count = layout.take<int>(1);
   p.expanded = layout.take<__nv_bfloat16>(choices * s.expert_width);
   p.expert_out = layout.take<__nv_bfloat16>(choices * s.hidden);
-  p.shared = layout.take<__nv_bfloat16>(rows * s.shared_width);
+  p.shared = layout.take<__nv_bfloat16>(rows * std::max(s.shared_width, s.dense_width));
   p.shared_out = layout.take<__nv_bfloat16>(rows * s.hidden);
   return p;
 }
@@ -69,7 +69,8 @@ Scratch Scratch::place(Layout& layout, const Shapes& s, const DeviceWeights& wei
   for (const LayerOnDevice& layer : weights.layers) {
     const int width = std::visit([](const auto& mixer) { return mixer.in_proj.channels; }, layer.mixer);
     scratch.projected_stride = std::max(scratch.projected_stride, width);
-    scratch.router_stride = std::max(scratch.router_stride, layer.moe.router.channels);
+    if (const auto* moe = std::get_if<MoeOnDevice>(&layer.mlp))
+      scratch.router_stride = std::max(scratch.router_stride, moe->router.channels);
   }
   scratch.residual = layout.take<float>((limits.prefill_rows + limits.decode_rows) * s.hidden);
   scratch.frequencies = layout.take<double>(kRotary / 2);

@@ -59,12 +59,19 @@ std::vector<ModelSize> sizes() {
                    .experts_per_token = 8,
                    .expert_width = 256,
                    .shared_width = 256});
+  for (ModelSize size : testing::dense_sizes()) {
+    if (size.group_size % 64 != 0) size.group_size = 128;
+    sizes.push_back(size);
+  }
+  for (const ModelSize& size : testing::mixed_sizes()) {
+    if (size.group_size % 64 == 0 && size.other_group_size % 64 == 0) sizes.push_back(size);
+  }
   return sizes;
 }
 
 std::vector<ModelSize> affordable_sizes() {
   const auto all = sizes();
-  return kEmulated ? std::vector<ModelSize>{all[1], all[2]} : all;
+  return kEmulated ? std::vector<ModelSize>{all[1], all[2], all[5], all[7]} : all;
 }
 
 TEST_F(CudaBackend, MatchesTheReferenceBlockByBlock) {
@@ -150,6 +157,9 @@ TEST_F(CudaBackend, AnyNumberOfDecodingRowsGivesEqualBits) {
   const RandomModel model({.hidden = 256, .experts = 17, .expert_width = 64, .shared_width = 64});
   testing::expect_equal_bits_of_any_number(
       model, [&] { return make(model, "cuda"); }, std::array<std::size_t, 6>{2, 4, 5, 8, 9, 10});
+  const RandomModel dense({.hidden = 256, .dense_width = 320});
+  testing::expect_equal_bits_of_any_number(
+      dense, [&] { return make(dense, "cuda"); }, std::array<std::size_t, 2>{3, 6});
 }
 
 // Prompts are cut on the grid of 64; one row may remain. Tiles of every height take part.
