@@ -88,6 +88,17 @@ struct MlpBlock {
   const MlpWeights& weights;
 };
 
+/// The logits of a row that may matter to a sampler: every id below the end whose logit is above `above`, in
+/// no order. Empty, and `above` infinite, where a logit is no number.
+struct Candidate {
+  TokenId id;
+  float logit;
+};
+struct Candidates {
+  std::vector<Candidate> list;
+  float above = 0;
+};
+
 struct HeadBlock {
   const Vector& norm;              ///< [H]
   const QuantizedMatrix& lm_head;  ///< [V, H]
@@ -95,6 +106,8 @@ struct HeadBlock {
   /// Out, in place of `logits` where a backend chooses(): the likeliest id below `best_end` of each row, the
   /// lowest among equals, -1 where no logit is a number.
   std::span<TokenId> best = {};
+  /// Out, in place of both where a backend lists candidates (candidate_rows()): a row each.
+  std::span<Candidates> candidates = {};
   TokenId best_end = 0;
 };
 
@@ -148,6 +161,11 @@ class Backend {
   /// Whether head() fills HeadBlock::best: where logits lie far from the host, greedy decoding need not wait
   /// for them.
   [[nodiscard]] virtual bool chooses() const { return false; }
+  /// Rows of a step for which head() fills HeadBlock::candidates, and read_logits() answers afterwards; 0:
+  /// none.
+  [[nodiscard]] virtual std::int64_t candidate_rows() const { return 0; }
+  /// All logits [V] of the step's `row`-th row that wanted them, where head() has listed candidates.
+  virtual void read_logits(std::int64_t row, std::span<float> out);
   /// Waits for the step and says whether the device did it.
   virtual Result<void> finish() = 0;
 

@@ -1,5 +1,6 @@
 // Which backend runs a model.
 #include "backend/backend.h"
+#include "base/check.h"
 #include "base/log.h"
 #include "model/kv_type.h"
 
@@ -96,6 +97,10 @@ std::vector<std::string> available_backends() {
     if (is_built(maker)) names.emplace_back(maker.name);
   }
   return names;
+}
+
+void Backend::read_logits(std::int64_t row, std::span<float> /*out*/) {
+  LILY_CHECK(false, "{} lists no candidates, row {}", description(), row);
 }
 
 Result<FittedBackend> make_fitting_backend(const BackendOptions& options, const ModelWeights& weights,

@@ -122,10 +122,11 @@ Sampler::Sampler(SamplingParams params, TokenId vocab_end)
 // Presence and frequency subtract (OpenAI's formula, over the answer); repetition divides what is positive
 // and multiplies what is negative (Keskar et al. 2019), over the last repetition_window tokens of prompt and
 // answer.
-void Sampler::penalize(std::span<float> logits, std::span<const TokenId> prompt,
+template <class Find>
+void Sampler::penalize(Find&& find, std::span<const TokenId> prompt,
                        std::span<const TokenId> generated) const {
   for (const auto& [id, bias] : params_.logit_bias) {
-    if (id >= 0 && id < static_cast<TokenId>(logits.size())) logits[static_cast<std::size_t>(id)] += bias;
+    if (float* l = find(id)) *l += bias;
   }
   if (params_.repetition_penalty != 1.0F) {
     std::unordered_set<TokenId> seen;
@@ -135,18 +136,16 @@ void Sampler::penalize(std::span<float> logits, std::span<const TokenId> prompt,
     seen.insert(generated.end() - static_cast<std::ptrdiff_t>(from_answer), generated.end());
     seen.insert(prompt.end() - static_cast<std::ptrdiff_t>(from_prompt), prompt.end());
     for (const TokenId id : seen) {
-      if (id < 0 || id >= static_cast<TokenId>(logits.size())) continue;
-      float& l = logits[static_cast<std::size_t>(id)];
-      l = l > 0 ? l / params_.repetition_penalty : l * params_.repetition_penalty;
+      if (float* l = find(id))
+        *l = *l > 0 ? *l / params_.repetition_penalty : *l * params_.repetition_penalty;
     }
   }
   if (params_.presence_penalty != 0.0F || params_.frequency_penalty != 0.0F) {
     std::unordered_map<TokenId, int> counts;
     for (const TokenId id : generated) ++counts[id];
     for (const auto& [id, count] : counts) {
-      if (id >= static_cast<TokenId>(logits.size())) continue;
-      logits[static_cast<std::size_t>(id)] -=
-          params_.presence_penalty + params_.frequency_penalty * static_cast<float>(count);
+      if (float* l = find(id))
+        *l -= params_.presence_penalty + params_.frequency_penalty * static_cast<float>(count);
     }
   }
 }
@@ -181,26 +180,37 @@ TokenId Sampler::draw(std::span<const float> logits, std::uint64_t step) const {
   // Sorting the whole vocabulary costs more than a decode step's share; the nucleus is nearly always short.
   for (std::size_t count = cut_k ? static_cast<std::size_t>(params_.top_k) : 256;; count *= 16) {
     const auto candidates = likeliest(logits, count);
-    if (cut_k) {
-      for (const TokenLogprob& c : candidates) total += weight(c.logprob, largest);
-    }
-    std::size_t kept = 0;
-    double mass = 0;
-    for (; kept < candidates.size(); ++kept) {
-      const double w = weight(candidates[kept].logprob, largest);
-      if (kept > 0 && (mass >= params_.top_p * total || w < params_.min_p)) break;
-      mass += w;
-    }
-    const bool longer_could_matter = kept == candidates.size() && candidates.size() == count && !cut_k;
+    if (cut_k) total = weigh(candidates);
+    const Kept kept = cut(candidates, total);
+    const bool longer_could_matter = kept.count == candidates.size() && candidates.size() == count && !cut_k;
     if (longer_could_matter && count < logits.size()) continue;
-
-    double rest = uniform(params_.seed, step) * mass;
-    for (std::size_t i = 0; i < kept; ++i) {
-      rest -= weight(candidates[i].logprob, largest);
-      if (rest < 0) return candidates[i].id;
-    }
-    return candidates[kept - 1].id;
+    return pick(candidates, kept, step);
   }
+}
+
+double Sampler::weigh(std::span<const TokenLogprob> candidates) const {
+  double total = 0;
+  for (const TokenLogprob& c : candidates) total += weight(c.logprob, candidates.front().logprob);
+  return total;
+}
+
+Sampler::Kept Sampler::cut(std::span<const TokenLogprob> candidates, double total) const {
+  Kept kept{};
+  for (; kept.count < candidates.size(); ++kept.count) {
+    const double w = weight(candidates[kept.count].logprob, candidates.front().logprob);
+    if (kept.count > 0 && (kept.mass >= params_.top_p * total || w < params_.min_p)) break;
+    kept.mass += w;
+  }
+  return kept;
+}
+
+TokenId Sampler::pick(std::span<const TokenLogprob> candidates, Kept kept, std::uint64_t step) const {
+  double rest = uniform(params_.seed, step) * kept.mass;
+  for (const TokenLogprob& c : candidates.first(kept.count)) {
+    rest -= weight(c.logprob, candidates.front().logprob);
+    if (rest < 0) return c.id;
+  }
+  return candidates[kept.count - 1].id;
 }
 
 double Sampler::weight(float logit, double largest) const {
@@ -223,13 +233,52 @@ Sampled Sampler::sample(std::span<float> logits, std::span<const TokenId> prompt
     raw.assign(logits.begin(), logits.end());
   }
   if (!allowed.empty()) mask(logits, allowed);
-  penalize(logits, prompt, generated);
+  const auto find = [&](TokenId id) {
+    const bool known = id >= 0 && id < static_cast<TokenId>(logits.size());
+    return known ? &logits[static_cast<std::size_t>(id)] : nullptr;
+  };
+  penalize(find, prompt, generated);
   sampled.id = params_.temperature <= 0.0F ? argmax(logits) : draw(logits, generated.size());
   if (want_logprob) {
     const double l = raw[static_cast<std::size_t>(sampled.id)];
     sampled.logprob = static_cast<float>(std::min(0.0, l - normalizer));
   }
   return sampled;
+}
+
+bool Sampler::takes_candidates() const {
+  constexpr std::int64_t kMostTopK = 128;
+  const bool lowers = params_.logit_bias.empty() && params_.presence_penalty >= 0 &&
+                      params_.frequency_penalty >= 0 && params_.repetition_penalty >= 1;
+  return lowers && (params_.temperature <= 0 || (params_.top_k > 0 && params_.top_k <= kMostTopK));
+}
+
+// Penalties and masks only lower logits, so whatever was left out is still not above `above`.
+std::optional<TokenId> Sampler::sample_among(const Candidates& candidates, std::span<const TokenId> prompt,
+                                             std::span<const TokenId> generated,
+                                             std::span<const std::uint64_t> allowed) const {
+  const auto may_be_drawn = [&](TokenId id) {
+    const auto word = static_cast<std::size_t>(id) / 64;
+    return id < vocab_end_ &&
+           (allowed.empty() || (word < allowed.size() && (allowed[word] >> (id % 64) & 1U) != 0));
+  };
+  std::vector<TokenLogprob> list;
+  for (const Candidate& c : candidates.list) {
+    if (may_be_drawn(c.id)) list.push_back({c.id, c.logit});
+  }
+  std::ranges::sort(list, {}, &TokenLogprob::id);
+  penalize(
+      [&](TokenId id) -> float* {
+        const auto at = std::ranges::lower_bound(list, id, {}, &TokenLogprob::id);
+        return at != list.end() && at->id == id ? &at->logprob : nullptr;
+      },
+      prompt, generated);
+  std::ranges::sort(list, likelier);
+  const std::size_t wanted = params_.temperature <= 0 ? 1 : static_cast<std::size_t>(params_.top_k);
+  if (list.size() < wanted || !(list[wanted - 1].logprob > candidates.above)) return std::nullopt;
+  list.resize(wanted);
+  if (params_.temperature <= 0) return list.front().id;
+  return pick(list, cut(list, weigh(list)), generated.size());
 }
 
 }  // namespace lily

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "backend/backend.h"
 #include "base/types.h"
 
 namespace lily {
@@ -48,10 +50,27 @@ class Sampler {
   Sampled sample(std::span<float> logits, std::span<const TokenId> prompt, std::span<const TokenId> generated,
                  bool want_logprob, int top_logprobs, std::span<const std::uint64_t> allowed = {}) const;
 
+  /// Whether sample_among() may know the token: no parameter raises a logit or asks for the sum of all.
+  [[nodiscard]] bool takes_candidates() const;
+  /// The id that sample() would draw, if the candidates say so: nothing left out can be among the top_k.
+  [[nodiscard]] std::optional<TokenId> sample_among(const Candidates& candidates,
+                                                    std::span<const TokenId> prompt,
+                                                    std::span<const TokenId> generated,
+                                                    std::span<const std::uint64_t> allowed = {}) const;
+
  private:
-  void penalize(std::span<float> logits, std::span<const TokenId> prompt,
-                std::span<const TokenId> generated) const;
+  /// `find(id)`: where its logit is kept, or null.
+  template <class Find>
+  void penalize(Find&& find, std::span<const TokenId> prompt, std::span<const TokenId> generated) const;
   [[nodiscard]] TokenId draw(std::span<const float> logits, std::uint64_t step) const;
+  /// How many of `candidates`, in descending order, top_p and min_p leave, and their weight. `total`: of all.
+  struct Kept {
+    std::size_t count;
+    double mass;
+  };
+  [[nodiscard]] Kept cut(std::span<const TokenLogprob> candidates, double total) const;
+  [[nodiscard]] TokenId pick(std::span<const TokenLogprob> candidates, Kept kept, std::uint64_t step) const;
+  [[nodiscard]] double weigh(std::span<const TokenLogprob> candidates) const;
   [[nodiscard]] TokenId draw_uncut(std::span<const float> logits, double largest, std::uint64_t step) const;
   /// e^((logit - largest) / temperature)
   [[nodiscard]] double weight(float logit, double largest) const;

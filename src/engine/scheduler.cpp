@@ -100,15 +100,43 @@ void Scheduler::add(Step& step, Task& task, std::int64_t rows) {
   }
 }
 
-void Scheduler::run(Step& step) {
+// Where logits lie far from the host, as little of them as the step's tasks need.
+Result<void> Scheduler::forward_step(const Step& step) {
+  Backend& backend = model_.backend();
   const auto vocab = static_cast<std::size_t>(model_.shapes().vocab);
   const auto wanted = static_cast<std::size_t>(step.batch.logits_rows());
-  const bool greedy = model_.backend().chooses() && std::ranges::all_of(step.tasks, &Task::takes_best);
-  logits_.resize(greedy ? 0 : wanted * vocab);
-  best_.resize(greedy ? wanted : 0);
-  const auto done =
-      greedy ? forward_greedy(model_.backend(), model_.weights(), step.batch, best_, model_.vocab_end())
-             : forward(model_.backend(), model_.weights(), step.batch, logits_);
+  best_.clear();
+  candidates_.clear();
+  if (backend.chooses() && std::ranges::all_of(step.tasks, &Task::takes_best)) {
+    best_.resize(wanted);
+    return forward_greedy(backend, model_.weights(), step.batch, best_, model_.vocab_end());
+  }
+  if (std::ssize(step.tasks) <= backend.candidate_rows() &&
+      std::ranges::all_of(step.tasks, &Task::takes_candidates)) {
+    candidates_.resize(wanted);
+    return forward_candidates(backend, model_.weights(), step.batch, candidates_, model_.vocab_end());
+  }
+  logits_.resize(wanted * vocab);
+  return forward(backend, model_.weights(), step.batch, logits_);
+}
+
+void Scheduler::advance(Task& task, const Segment& segment, std::size_t row) {
+  const auto vocab = static_cast<std::size_t>(model_.shapes().vocab);
+  if (!best_.empty()) {
+    task.advance(segment, best_[row]);
+  } else if (candidates_.empty()) {
+    task.advance(segment, std::span(logits_).subspan(row * vocab, vocab));
+  } else if (const auto chosen = task.choose(candidates_[row])) {
+    task.advance(segment, *chosen);
+  } else {
+    logits_.resize(vocab);
+    model_.backend().read_logits(static_cast<std::int64_t>(row), logits_);
+    task.advance(segment, std::span(logits_));
+  }
+}
+
+void Scheduler::run(Step& step) {
+  const auto done = forward_step(step);
   ++work_.steps;
   if (!done.ok()) log::error("step of {} rows failed: {}", step.batch.rows(), done.error().message);
   for (std::size_t i = 0, row = 0; i < step.tasks.size(); ++i) {
@@ -119,10 +147,10 @@ void Scheduler::run(Step& step) {
       continue;
     }
     const bool sampled = segment.logits == Logits::kLast;
-    if (greedy && sampled) {
-      task.advance(segment, best_[row++]);
+    if (!sampled) {
+      task.advance(segment, std::span<float>());
     } else {
-      task.advance(segment, sampled ? std::span(logits_).subspan(row++ * vocab, vocab) : std::span<float>());
+      advance(task, segment, row++);
     }
     work_.prompt_tokens += segment.phase == Phase::kPrefill ? segment.rows() : 0;
     work_.generated_tokens += sampled ? 1 : 0;

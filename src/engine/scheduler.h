@@ -53,6 +53,9 @@ class Scheduler {
   void add(Step& step, Task& task, std::int64_t rows);
   [[nodiscard]] Step plan_step();
   void run(Step& step);
+  Result<void> forward_step(const Step& step);
+  /// Gives `task` what the step found for its row among those that wanted logits.
+  void advance(Task& task, const Segment& segment, std::size_t row);
   void take_turns(const Step& step);
   void retire_finished();
   void retire(Task& task);
@@ -64,7 +67,8 @@ class Scheduler {
   EngineWork work_;
   Tasks running_;  // prompts still being read stand in the order of their turns
   std::vector<float> logits_;
-  std::vector<TokenId> best_;  // in place of logits, where all tasks of a step take the likeliest
+  std::vector<TokenId> best_;           // in place of logits, where all tasks of a step take the likeliest
+  std::vector<Candidates> candidates_;  // or can choose among these
 };
 
 }  // namespace lily

@@ -66,6 +66,16 @@ bool Task::takes_best() const {
          p.repetition_penalty == 1 && p.logit_bias.empty() && !request_.logprobs && request_.guide == nullptr;
 }
 
+bool Task::takes_candidates() const {
+  return sampler_.takes_candidates() && !request_.logprobs;
+}
+
+std::optional<TokenId> Task::choose(const Candidates& candidates) const {
+  std::span<const std::uint64_t> allowed;
+  if (request_.guide != nullptr) allowed = request_.guide->allowed();
+  return sampler_.sample_among(candidates, request_.prompt, generated_, allowed);
+}
+
 bool Task::advance(const Segment& segment, TokenId best) {
   passed(segment);
   return best < 0 ? fail_on_logits() : accept({.id = best, .logprob = 0, .top = {}});

@@ -37,6 +37,10 @@ class Task {
   Result<Segment> next_segment(std::int64_t rows);
   /// Nothing of the next token depends on more than which logit is the largest.
   [[nodiscard]] bool takes_best() const;
+  /// Nor on more than the logits near the largest.
+  [[nodiscard]] bool takes_candidates() const;
+  /// The next token, if these say which.
+  [[nodiscard]] std::optional<TokenId> choose(const Candidates& candidates) const;
   /// As the other advance(), with the likeliest token in place of logits; -1: none is a number.
   bool advance(const Segment& segment, TokenId best);
   /// The step is done. `logits` [V] of the segment's last row, empty if it wanted none; scratch. Returns true

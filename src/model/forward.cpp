@@ -55,4 +55,16 @@ Result<void> forward_greedy(Backend& backend, const ModelWeights& weights, const
   return backend.finish();
 }
 
+Result<void> forward_candidates(Backend& backend, const ModelWeights& weights, const Batch& batch,
+                                std::span<Candidates> candidates, TokenId end) {
+  LILY_CHECK(std::ssize(candidates) <= backend.candidate_rows(), "candidates of {} rows", candidates.size());
+  layers(backend, weights, batch, {});
+  backend.head({.norm = weights.norm,
+                .lm_head = weights.lm_head,
+                .logits = {},
+                .candidates = candidates,
+                .best_end = end});
+  return backend.finish();
+}
+
 }  // namespace lily

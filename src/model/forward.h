@@ -23,4 +23,8 @@ Result<void> forward(Backend& backend, const ModelWeights& weights, const Batch&
 Result<void> forward_greedy(Backend& backend, const ModelWeights& weights, const Batch& batch,
                             std::span<TokenId> best, TokenId end);
 
+/// The same, with what a sampler may need of each row, on a backend whose candidate_rows() are enough.
+Result<void> forward_candidates(Backend& backend, const ModelWeights& weights, const Batch& batch,
+                                std::span<Candidates> candidates, TokenId end);
+
 }  // namespace lily

@@ -46,6 +46,9 @@ void expect_chunks_to_agree_with_steps(const RandomModel& model, const Make& mak
                                        std::span<const std::size_t> chunks, double bound);
 /// forward_greedy() gives the largest logit below the end: alone, in company, and with one sequence's row
 /// after the other's.
+/// forward_candidates() lists the logits above its bound and no others, as read_logits() then says: alone, in
+/// company, and with one sequence's rows.
+void expect_candidates(const RandomModel& model, const Make& make);
 void expect_likeliest_choice(const RandomModel& model, const Make& make);
 
 }  // namespace lily::testing

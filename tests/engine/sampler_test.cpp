@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <random>
 #include <set>
 
 namespace lily {
@@ -201,6 +202,65 @@ TEST(Sampler, CertainTokenHasLogprobZeroAndNotAbove) {
   const Sampled s = sample({.temperature = 0}, {1000.0F, 0.0F}, {}, {}, 2);
   EXPECT_LE(s.logprob, 0.0F);
   EXPECT_NEAR(s.logprob, 0.0F, 1e-6);
+}
+
+// What lies far from the largest logit is left out, as a card does: either the same token or a refusal to
+// say.
+TEST(Sampler, CandidatesGiveTheTokenOfAllLogits) {
+  std::mt19937 random(11);
+  std::normal_distribution<float> normal(0, 3);
+  constexpr std::size_t kVocab = 2000;
+  std::vector<std::uint64_t> allowed(kVocab / 64 + 1);
+  for (std::uint64_t& word : allowed)
+    word = (std::uint64_t{random()} << 32 | random()) & (std::uint64_t{random()} << 32 | random());
+  int known = 0;
+  int cases = 0;
+  for (const float temperature : {0.0F, 0.7F, 1.5F}) {
+    for (const std::int64_t top_k : {1, 20, 120}) {
+      for (const float presence : {0.0F, 1.5F}) {
+        for (const bool masked : {false, true}) {
+          for (std::uint64_t seed = 0; seed < 20; ++seed) {
+            std::vector<float> logits(kVocab);
+            for (float& l : logits) l = normal(random);
+            std::vector<TokenId> text(40);
+            for (TokenId& id : text) id = static_cast<TokenId>(random() % kVocab);
+            const Sampler sampler({.temperature = temperature,
+                                   .top_p = 0.95F,
+                                   .top_k = top_k,
+                                   .min_p = 0.01F,
+                                   .presence_penalty = presence,
+                                   .repetition_penalty = 1.1F,
+                                   .seed = seed},
+                                  kVocab - 100);
+            ASSERT_TRUE(sampler.takes_candidates());
+            Candidates candidates;
+            candidates.above = 4.0F;
+            for (std::size_t i = kVocab; i-- > 0;) {
+              if (logits[i] > 4.0F) candidates.list.push_back({static_cast<TokenId>(i), logits[i]});
+            }
+            const auto mask =
+                masked ? std::span<const std::uint64_t>(allowed) : std::span<const std::uint64_t>();
+            const auto among = sampler.sample_among(candidates, text, text, mask);
+            const auto expected = sampler.sample(logits, text, text, false, 0, mask).id;
+            ++cases;
+            if (!among) continue;
+            ++known;
+            EXPECT_EQ(*among, expected) << "temperature " << temperature << " top_k " << top_k;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(known, cases / 3);
+  EXPECT_LT(known, cases);
+}
+
+TEST(Sampler, CandidatesAreNotTakenWhereTheyCannotTell) {
+  EXPECT_FALSE(Sampler({.temperature = 1.0F}, 10).takes_candidates());  // all ids count
+  EXPECT_FALSE(Sampler({.temperature = 1.0F, .top_k = 20, .presence_penalty = -1.0F}, 10).takes_candidates());
+  EXPECT_FALSE(Sampler({.temperature = 0.0F, .repetition_penalty = 0.9F}, 10).takes_candidates());
+  EXPECT_FALSE(Sampler({.temperature = 0.0F, .logit_bias = {{1, 2.0F}}}, 10).takes_candidates());
+  EXPECT_TRUE(Sampler({.temperature = 0.0F}, 10).takes_candidates());
 }
 
 TEST(Sampler, MaskedLogitsAreNeverDrawn) {

@@ -1,5 +1,6 @@
 // The five blocks: which kernels run, on what.
 #include <algorithm>
+#include <limits>
 
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/tiles.h"
@@ -399,6 +400,20 @@ void CudaBackend::mlp_decode_rows(const MlpOnDevice& w, const float* next_gain) 
 
 // ---- head
 
+namespace {
+Candidates unpacked(const RowCandidates& row) {
+  Candidates candidates;
+  candidates.above = *std::ranges::max_element(row.left_out);
+  if (row.count <= 0 || row.count > kMostCandidates) {
+    candidates.above = std::numeric_limits<float>::infinity();
+    return candidates;
+  }
+  candidates.list.reserve(static_cast<std::size_t>(row.count));
+  for (int i = 0; i < row.count; ++i) candidates.list.push_back({row.list[i].id, row.list[i].logit});
+  return candidates;
+}
+}  // namespace
+
 // Of the decoding rows, or of the `wanted` of all.
 void CudaBackend::compute_logits(const int* wanted, int rows) {
   cuda::head(where(), {.normed = wanted == nullptr ? scratch_.decode.normed : nullptr,
@@ -423,42 +438,76 @@ void CudaBackend::compute_best(int rows, TokenId end) {
                    .out = scratch_.best});
 }
 
+void CudaBackend::compute_candidates(int rows, TokenId end) {
+  list_candidates(where(), {.logits = scratch_.logits,
+                            .stride = s_.vocab,
+                            .limit = end,
+                            .rows = rows,
+                            .largest = scratch_.best_value,
+                            .bins = scratch_.bins,
+                            .out = scratch_.candidates});
+}
+
+void CudaBackend::choose(Wanted wanted, int rows, TokenId end) {
+  if (wanted == Wanted::kBest) compute_best(rows, end);
+  if (wanted == Wanted::kCandidates) compute_candidates(rows, end);
+}
+
 void CudaBackend::head(const HeadBlock& block) {
   const std::int64_t wanted = batch_.logits_rows();
   if (wanted == 0) return;
-  const bool best = !block.best.empty();
-  LILY_CHECK(std::ssize(block.best) == (best ? wanted : 0), "{} ids for {} rows", block.best.size(), wanted);
-  LILY_CHECK(std::ssize(block.logits) == (best ? 0 : wanted * s_.vocab), "{} floats for {} rows of {}",
-             block.logits.size(), wanted, s_.vocab);
-  if (best && best_end_ == 0) best_end_ = block.best_end;
-  LILY_CHECK(!best || best_end_ == block.best_end, "ids below {}, then below {}", best_end_, block.best_end);
+  const Wanted what = !block.best.empty()         ? Wanted::kBest
+                      : !block.candidates.empty() ? Wanted::kCandidates
+                                                  : Wanted::kLogits;
+  const auto expected = [&](Wanted of, std::int64_t size) { return of == what ? size : 0; };
+  LILY_CHECK(std::ssize(block.best) == expected(Wanted::kBest, wanted), "{} ids for {} rows",
+             block.best.size(), wanted);
+  LILY_CHECK(std::ssize(block.candidates) == expected(Wanted::kCandidates, wanted) &&
+                 std::ssize(block.candidates) <= kLogitsRows,
+             "candidates of {} rows for {}", block.candidates.size(), wanted);
+  LILY_CHECK(std::ssize(block.logits) == expected(Wanted::kLogits, wanted * s_.vocab),
+             "{} floats for {} rows of {}", block.logits.size(), wanted, s_.vocab);
+  if (what != Wanted::kLogits && best_end_ == 0) best_end_ = block.best_end;
+  LILY_CHECK(what == Wanted::kLogits || best_end_ == block.best_end, "ids below {}, then below {}", best_end_,
+             block.best_end);
   if (recording_) {  // all rows, in the batch's order
-    run([this, rows = decode_rows(), best] {
+    run([this, rows = decode_rows(), what] {
       compute_logits(nullptr, rows);
-      if (best) compute_best(rows, best_end_);
+      choose(what, rows, best_end_);
     });
-    replay(best);
+    replay(what);
     return copy_results(block, 0, wanted);
   }
   for (std::int64_t first = 0; first < wanted; first += kLogitsRows) {
     const std::int64_t rows = std::min<std::int64_t>(kLogitsRows, wanted - first);
     compute_logits(prefill_.wanted() + first, static_cast<int>(rows));
-    if (best) compute_best(static_cast<int>(rows), best_end_);
+    choose(what, static_cast<int>(rows), best_end_);
     copy_results(block, first, rows);
   }
 }
 
 void CudaBackend::copy_results(const HeadBlock& block, std::int64_t first, std::int64_t rows) {
+  const auto count = static_cast<std::size_t>(rows);
   if (!block.best.empty()) {
     auto* pinned = reinterpret_cast<TokenId*>(pinned_logits_.data());
-    copy_to_host(std::as_writable_bytes(std::span(pinned, static_cast<std::size_t>(rows))), scratch_.best);
+    copy_to_host(std::as_writable_bytes(std::span(pinned, count)), scratch_.best);
     std::copy_n(pinned, rows, block.best.begin() + first);
-    return;
+  } else if (!block.candidates.empty()) {
+    auto* pinned = reinterpret_cast<RowCandidates*>(pinned_logits_.data());
+    copy_to_host(std::as_writable_bytes(std::span(pinned, count)), scratch_.candidates);
+    std::transform(pinned, pinned + rows, block.candidates.begin() + first, unpacked);
+  } else {
+    auto* pinned = reinterpret_cast<float*>(pinned_logits_.data());
+    const std::int64_t floats = rows * s_.vocab;
+    copy_to_host(std::as_writable_bytes(std::span(pinned, static_cast<std::size_t>(floats))),
+                 scratch_.logits);
+    std::copy_n(pinned, floats, block.logits.begin() + first * s_.vocab);
   }
-  auto* pinned = reinterpret_cast<float*>(pinned_logits_.data());
-  const std::int64_t count = rows * s_.vocab;
-  copy_to_host(std::as_writable_bytes(std::span(pinned, static_cast<std::size_t>(count))), scratch_.logits);
-  std::copy_n(pinned, count, block.logits.begin() + first * s_.vocab);
+}
+
+void CudaBackend::read_logits(std::int64_t row, std::span<float> out) {
+  LILY_CHECK(row < kLogitsRows && std::ssize(out) == s_.vocab, "row {}, {} floats", row, out.size());
+  copy_to_host(std::as_writable_bytes(out), scratch_.logits + row * s_.vocab);
 }
 
 }  // namespace lily::cuda

@@ -92,7 +92,10 @@ Result<void> CudaBackend::allocate() {
   LILY_TRY(weight_memory_, Memory::allocate(kDevice, weight_plan.used(), "weights"));
   LILY_TRY(state_memory_, Memory::allocate(kDevice, slots + pages, "states"));
   LILY_TRY(scratch_memory_, Memory::allocate(kDevice, scratch_plan.used(), "scratch"));
-  LILY_TRY(pinned_logits_, Memory::allocate(Memory::Kind::kPinned, kLogitsRows * s_.vocab * 4, "logits"));
+  LILY_TRY(
+      pinned_logits_,
+      Memory::allocate(Memory::Kind::kPinned,
+                       kLogitsRows * std::max<std::int64_t>(s_.vocab * 4, sizeof(RowCandidates)), "logits"));
   slots_ = reinterpret_cast<float*>(state_memory_.data());
   pages_ = reinterpret_cast<__nv_bfloat16*>(state_memory_.data() + slots);
   Layout scratch(scratch_memory_.data());
@@ -205,8 +208,8 @@ void CudaBackend::run_recorded() {
 
 // A graph is recorded at the second step of its size, when all its kernels are loaded. A step's inputs are
 // read from fixed places, so it fits every later one.
-void CudaBackend::replay(bool best) {
-  Graph& graph = graphs_[best ? 1 : 0][static_cast<std::size_t>(decode_rows())];
+void CudaBackend::replay(Wanted wanted) {
+  Graph& graph = graphs_[static_cast<std::size_t>(wanted)][static_cast<std::size_t>(decode_rows())];
 #ifdef LILY_CUDA_EMULATED
   graph.warm = false;  // runs at once
 #endif

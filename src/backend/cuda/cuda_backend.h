@@ -39,6 +39,8 @@ class CudaBackend final : public Backend {
   void mlp_block(const MlpBlock& block) override;
   void head(const HeadBlock& block) override;
   [[nodiscard]] bool chooses() const override { return chooses_; }
+  [[nodiscard]] std::int64_t candidate_rows() const override { return chooses_ ? kLogitsRows : 0; }
+  void read_logits(std::int64_t row, std::span<float> out) override;
   Result<void> finish() override;
   void read_residual(std::span<float> out) override;
 
@@ -53,6 +55,8 @@ class CudaBackend final : public Backend {
   void write_page(PageId page, std::span<const std::byte> in) override;
 
  private:
+  enum class Wanted { kLogits, kBest, kCandidates };
+
   CudaBackend(const ModelWeights& weights, const BackendLimits& limits, OpenDevice device, Stream stream);
   Result<void> leave_out(const std::string& ablation);
   Result<void> allocate();
@@ -64,7 +68,7 @@ class CudaBackend final : public Backend {
   void run_recorded();
   /// Runs this step block by block after all.
   void stop_recording();
-  void replay(bool best);
+  void replay(Wanted wanted);
 
   [[nodiscard]] Launch where() const { return {.device = &device_.device, .stream = stream_.get()}; }
   [[nodiscard]] int prefill_rows() const { return prefill_.rows(); }
@@ -97,6 +101,9 @@ class CudaBackend final : public Backend {
   void embed_rows(const RowBlock& rows, float* residual, const float* gain);
   void compute_logits(const int* wanted, int rows);
   void compute_best(int rows, TokenId end);
+  void compute_candidates(int rows, TokenId end);
+  /// What is `wanted` of rows whose logits are there.
+  void choose(Wanted wanted, int rows, TokenId end);
   /// Of the wanted rows from `first` on, what the head block asks for.
   void copy_results(const HeadBlock& block, std::int64_t first, std::int64_t rows);
   void copy_to_host(std::span<std::byte> out, const void* from);
@@ -130,7 +137,7 @@ class CudaBackend final : public Backend {
     cudaGraphExec_t graph = nullptr;
     bool warm = false;  ///< its kernels have run: loading them while recording would fail
   };
-  std::array<std::array<Graph, kGraphRows + 1>, 2> graphs_{};  ///< [logits or best][rows]
+  std::array<std::array<Graph, kGraphRows + 1>, 3> graphs_{};  ///< [Wanted][rows]
   TokenId best_end_ = 0;                                       ///< in the graphs
 };
 

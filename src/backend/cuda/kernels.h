@@ -130,6 +130,29 @@ struct ArgmaxArgs {
 inline constexpr int kArgmaxBlocks = 64;
 void argmax(const Launch&, const ArgmaxArgs&);
 
+/// The logits nearest each row's largest, among the first `limit`.
+inline constexpr int kCandidateBlocks = 64;
+inline constexpr int kCandidateBins = 1024;
+inline constexpr int kMostCandidates = 1024;
+struct RowCandidates {
+  int count;                         ///< of `list`; 0 where a logit is no number
+  float left_out[kCandidateBlocks];  ///< the largest logit of each block's share that is not listed
+  struct {
+    int id;
+    float logit;
+  } list[kMostCandidates];  ///< in no order
+};
+struct CandidateArgs {
+  const float* logits;  ///< [T, V]
+  std::int64_t stride;
+  int limit;
+  int rows;
+  float* largest;      ///< scratch [T, kCandidateBlocks]
+  int* bins;           ///< scratch [T, kCandidateBins]
+  RowCandidates* out;  ///< [T]
+};
+void list_candidates(const Launch&, const CandidateArgs&);
+
 // ---- decoding: one row a sequence
 
 inline constexpr int kDeltaBlocks = 4;  ///< blocks that share the columns of a head

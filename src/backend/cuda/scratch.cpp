@@ -78,6 +78,8 @@ Scratch Scratch::place(Layout& layout, const Shapes& s, const DeviceWeights& wei
   scratch.best_value = layout.take<float>(kLogitsRows * kArgmaxBlocks);
   scratch.best_index = layout.take<int>(kLogitsRows * kArgmaxBlocks);
   scratch.best = layout.take<int>(kLogitsRows);
+  scratch.bins = layout.take<int>(kLogitsRows * kCandidateBins);
+  scratch.candidates = layout.take<RowCandidates>(kLogitsRows);
   scratch.decode = place_decode(layout, s, scratch, limits.decode_rows);
   scratch.prefill = place_prefill(layout, s, scratch, limits);
   return scratch;

@@ -65,8 +65,10 @@ struct Scratch {
   float* logits;        ///< [kLogitsRows, V]
   float* best_value;    ///< greedy choice's partial results
   int* best_index;
-  int* best;             ///< [kLogitsRows]
-  int projected_stride;  ///< channels of the widest in-projection
+  int* best;                  ///< [kLogitsRows]
+  int* bins;                  ///< [kLogitsRows, kCandidateBins]
+  RowCandidates* candidates;  ///< [kLogitsRows]
+  int projected_stride;       ///< channels of the widest in-projection
   int router_stride;
   DecodeScratch decode;
   PrefillScratch prefill;

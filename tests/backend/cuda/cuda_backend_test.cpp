@@ -200,6 +200,14 @@ TEST_F(CudaBackend, ReusedSlotsAndPagesHoldNothingOfTheirPast) {
   testing::expect_reused_state_to_be_fresh(model, [&] { return make(model, "cuda"); });
 }
 
+// Of a vocabulary that has many more, and one that has fewer than are listed.
+TEST_F(CudaBackend, ListsTheLogitsNearTheLargest) {
+  for (const std::int64_t vocab : {150, 3000}) {
+    const RandomModel model({.hidden = 64, .vocab = vocab});
+    testing::expect_candidates(model, [&] { return make(model, "cuda"); });
+  }
+}
+
 // Alone and recorded, in company and not: the largest logit below the end.
 TEST_F(CudaBackend, ChoosesTheLikeliestToken) {
   const RandomModel model({});
