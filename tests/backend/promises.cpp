@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 
 namespace lily::testing {
 
@@ -149,16 +150,19 @@ void expect_chunks_to_agree_with_steps(const RandomModel& model, const Make& mak
   }
 }
 
-void expect_likeliest_choice(const RandomModel& model, const Make& make) {
+namespace {
+
+// A prompt, then steps of two sequences: `check` gets each step's batch for another backend and the logits
+// that it should have, [rows, V].
+void beside_logits(const RandomModel& model, const Make& make,
+                   const std::function<void(const Batch& batch, std::span<const float> logits)>& check) {
   const auto with_logits = make();
-  const auto choosing = make();
-  const auto vocab = static_cast<std::size_t>(model.weights().shapes.vocab);
-  const auto end = static_cast<TokenId>(vocab * 2 / 3);
   const auto tokens = random_tokens(40, model.weights().shapes.vocab, 8);
   const std::span<const TokenId> x(tokens);
   Timeline first[2] = {{.pages = {0}, .slot = 0}, {.pages = {0}, .slot = 0}};
   Timeline second[2] = {{.pages = {1}, .slot = 1}, {.pages = {1}, .slot = 1}};
   for (std::size_t step = 0; step < 5; ++step) {
+    SCOPED_TRACE(step);
     const std::size_t rows = step == 0 ? 9 : 1;
     const auto segments = [&](int which) {
       std::vector<Segment> s = {first[which].extend(x.subspan(step * 9 % 30, rows), Logits::kLast)};
@@ -166,55 +170,58 @@ void expect_likeliest_choice(const RandomModel& model, const Make& make) {
       return s;
     };
     const auto logits = run_step(*with_logits, model.weights(), segments(0));
-    const Batch batch{.segments = segments(1)};
-    std::vector<TokenId> best(static_cast<std::size_t>(batch.logits_rows()));
-    ASSERT_TRUE(forward_greedy(*choosing, model.weights(), batch, best, end).ok());
-    for (std::size_t i = 0; i < best.size(); ++i) {
-      const auto row = std::span(logits).subspan(i * vocab, static_cast<std::size_t>(end));
-      EXPECT_EQ(best[i], std::ranges::max_element(row) - row.begin()) << "step " << step << " row " << i;
-    }
+    check({.segments = segments(1)}, logits);
   }
 }
 
+// Everything above the bound is listed, once, and nothing else.
+void expect_lists(const Candidates& candidates, std::span<const float> logits) {
+  std::vector<bool> listed(logits.size());
+  for (const Candidate& c : candidates.list) {
+    ASSERT_LT(c.id, std::ssize(logits));
+    EXPECT_EQ(c.logit, logits[static_cast<std::size_t>(c.id)]);
+    EXPECT_FALSE(listed[static_cast<std::size_t>(c.id)]) << "twice";
+    listed[static_cast<std::size_t>(c.id)] = true;
+  }
+  for (std::size_t id = 0; id < logits.size(); ++id)
+    EXPECT_TRUE(listed[id] || logits[id] <= candidates.above) << "id " << id << " is left out";
+  EXPECT_GE(candidates.list.size(), std::min<std::size_t>(logits.size(), 20));
+}
+
+}  // namespace
+
+void expect_likeliest_choice(const RandomModel& model, const Make& make) {
+  const auto choosing = make();
+  const auto vocab = static_cast<std::size_t>(model.weights().shapes.vocab);
+  const auto end = vocab * 2 / 3;
+  beside_logits(model, make, [&](const Batch& batch, std::span<const float> logits) {
+    std::vector<TokenId> best(static_cast<std::size_t>(batch.logits_rows()));
+    ASSERT_TRUE(forward_greedy(*choosing, model.weights(), batch, best, static_cast<TokenId>(end)).ok());
+    for (std::size_t i = 0; i < best.size(); ++i) {
+      const auto row = logits.subspan(i * vocab, end);
+      EXPECT_EQ(best[i], std::ranges::max_element(row) - row.begin()) << "row " << i;
+    }
+  });
+}
+
 void expect_candidates(const RandomModel& model, const Make& make) {
-  const auto with_logits = make();
   const auto listing = make();
   const auto vocab = static_cast<std::size_t>(model.weights().shapes.vocab);
-  const auto end = static_cast<TokenId>(vocab * 2 / 3);
+  const auto end = vocab * 2 / 3;
   ASSERT_GT(listing->candidate_rows(), 1);
-  const auto tokens = random_tokens(40, model.weights().shapes.vocab, 8);
-  const std::span<const TokenId> x(tokens);
-  Timeline first[2] = {{.pages = {0}, .slot = 0}, {.pages = {0}, .slot = 0}};
-  Timeline second[2] = {{.pages = {1}, .slot = 1}, {.pages = {1}, .slot = 1}};
-  for (std::size_t step = 0; step < 5; ++step) {
-    const std::size_t rows = step == 0 ? 9 : 1;
-    const auto segments = [&](int which) {
-      std::vector<Segment> s = {first[which].extend(x.subspan(step * 9 % 30, rows), Logits::kLast)};
-      if (step > 0) s.push_back(second[which].extend(x.subspan(step, 1), Logits::kLast));
-      return s;
-    };
-    const auto logits = run_step(*with_logits, model.weights(), segments(0));
-    const Batch batch{.segments = segments(1)};
+  beside_logits(model, make, [&](const Batch& batch, std::span<const float> logits) {
     std::vector<Candidates> candidates(static_cast<std::size_t>(batch.logits_rows()));
-    ASSERT_TRUE(forward_candidates(*listing, model.weights(), batch, candidates, end).ok());
+    ASSERT_TRUE(
+        forward_candidates(*listing, model.weights(), batch, candidates, static_cast<TokenId>(end)).ok());
     for (std::size_t i = 0; i < candidates.size(); ++i) {
-      const auto row = std::span(logits).subspan(i * vocab, vocab);
+      SCOPED_TRACE(i);
+      const auto row = logits.subspan(i * vocab, vocab);
       std::vector<float> all(vocab);
       listing->read_logits(static_cast<std::int64_t>(i), all);
-      EXPECT_TRUE(std::ranges::equal(all, row)) << "step " << step << " row " << i;
-      std::vector<bool> listed(vocab);
-      for (const Candidate& c : candidates[i].list) {
-        ASSERT_LT(c.id, end);
-        EXPECT_EQ(c.logit, row[static_cast<std::size_t>(c.id)]);
-        EXPECT_FALSE(listed[static_cast<std::size_t>(c.id)]) << "twice";
-        listed[static_cast<std::size_t>(c.id)] = true;
-      }
-      for (std::size_t id = 0; id < static_cast<std::size_t>(end); ++id) {
-        EXPECT_TRUE(listed[id] || row[id] <= candidates[i].above) << "id " << id << " is left out";
-      }
-      EXPECT_GE(candidates[i].list.size(), std::min<std::size_t>(static_cast<std::size_t>(end), 20));
+      EXPECT_TRUE(std::ranges::equal(all, row));
+      expect_lists(candidates[i], row.first(end));
     }
-  }
+  });
 }
 
 }  // namespace lily::testing
