@@ -1,11 +1,22 @@
 """What the comparisons of logits share: ids of a text, lily's logits, and how two distributions differ."""
 
+import argparse
 import json
 import subprocess
 import tempfile
 from pathlib import Path
 
 import numpy as np
+
+
+def comparison(description):
+    """A parser of what every comparison is told: the program, the model and its text."""
+    parser = argparse.ArgumentParser(description=description.splitlines()[0])
+    parser.add_argument("--lily", required=True)
+    parser.add_argument("--model", type=Path, default=Path("models/tiny"))
+    parser.add_argument("--text", type=Path, default=Path("models/tiny/heldout.txt"))
+    parser.add_argument("--tokens", type=int, default=1024)
+    return parser
 
 
 def text_ids(lily, model, text, tokens):

@@ -6,15 +6,13 @@
 The truth is `lily --backend reference`, which transformers_logits.py holds against transformers. Fails where lily is farther
 from it than MLX-LM is. Needs mlx, mlx-lm and numpy; says 'skipped' without them.
 """
-import argparse
 import sys
-from pathlib import Path
 
 try:
     import mlx.core as mx
     import mlx_lm
     import numpy as np
-    from logits import divergence, lily_logits, log_softmax, text_ids
+    from logits import comparison, divergence, lily_logits, log_softmax, text_ids
     from mlx_lm.utils import load_model
 except ImportError as missing:
     print(f"skipped: {missing}")
@@ -27,11 +25,7 @@ def mlx_logits(folder, ids):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--lily", required=True)
-    parser.add_argument("--model", type=Path, default=Path("models/tiny"))
-    parser.add_argument("--text", type=Path, default=Path("models/tiny/heldout.txt"))
-    parser.add_argument("--tokens", type=int, default=1024)
+    parser = comparison(__doc__)
     parser.add_argument("--window", type=int, default=512)
     args = parser.parse_args()
 

@@ -6,15 +6,13 @@ same (dequantised) weights.
 
 For checkpoints small enough to hold in f32. Needs torch, transformers and numpy; says 'skipped' without them.
 """
-import argparse
 import json
 import sys
-from pathlib import Path
 
 try:
     import numpy as np
     import torch
-    from logits import divergence, lily_logits, log_softmax, text_ids
+    from logits import comparison, divergence, lily_logits, log_softmax, text_ids
     from transformers.models.qwen3_5.configuration_qwen3_5 import Qwen3_5TextConfig
     from transformers.models.qwen3_5.modeling_qwen3_5 import Qwen3_5ForCausalLM
     from transformers.models.qwen3_5_moe.configuration_qwen3_5_moe import Qwen3_5MoeTextConfig
@@ -107,12 +105,7 @@ def reference_logits(folder, ids):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--lily", required=True)
-    parser.add_argument("--model", type=Path, default=Path("models/tiny"))
-    parser.add_argument("--text", type=Path, default=Path("models/tiny/heldout.txt"))
-    parser.add_argument("--tokens", type=int, default=1024)
-    args = parser.parse_args()
+    args = comparison(__doc__).parse_args()
 
     ids = text_ids(args.lily, args.model, args.text, args.tokens)
     expected = reference_logits(args.model, ids)

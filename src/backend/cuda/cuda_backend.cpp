@@ -127,7 +127,7 @@ std::vector<Ablation> CudaBackend::ablations() const {
   if (graphs_allowed_) list.push_back({kGraph, "every kernel of a decoding step launched by the host"});
   if (device_.device.overlap) list.push_back({kOverlap, "a kernel starts when the one before it has ended"});
   if (chooses_) list.push_back({kChoice, "a greedy step's logits copied to the host"});
-  if (device_.device.hopper) list.push_back({kWgmma, "prompts' products by mma.sync"});
+  if (device_.device.hopper) list.push_back({kWgmma, "prompts' products and attention by mma.sync"});
   return list;
 }
 
