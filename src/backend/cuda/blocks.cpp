@@ -439,6 +439,7 @@ void CudaBackend::compute_best(int rows, TokenId end) {
 }
 
 void CudaBackend::compute_candidates(int rows, TokenId end) {
+  static_assert(kCandidateBlocks <= kArgmaxBlocks);  // they share scratch
   list_candidates(where(), {.logits = scratch_.logits,
                             .stride = s_.vocab,
                             .limit = end,
