@@ -1,4 +1,7 @@
 // lily ablate: what each optimisation is worth: everything on, then each one off in turn.
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -57,6 +60,7 @@ class Ablating {
                  variants.push_back({std::move(ablation)});
              }));
     for (Variant& variant : engine_variants()) variants.push_back(std::move(variant));
+    LILY_TRY_VOID(keep_wanted(variants));
     for (const Variant& variant : variants) {
       LILY_TRY(Measured measured, measure(variant, {}));
       report.each.push_back(std::move(measured));
@@ -66,6 +70,24 @@ class Ablating {
   }
 
  private:
+  /// Of `variants` those that were asked for.
+  Result<void> keep_wanted(std::vector<Variant>& variants) const {
+    if (options_.without.empty()) return {};
+    std::vector<Variant> wanted;
+    for (const std::string& name : split_list(options_.without)) {
+      const auto found =
+          std::ranges::find_if(variants, [&](const Variant& v) { return v.ablation.name == name; });
+      if (found == variants.end()) {
+        std::vector<std::string> names;
+        for (const Variant& variant : variants) names.push_back(variant.ablation.name);
+        return fail(ErrorCode::kInvalidArgument, "--without {}: expected of {}", name,
+                    fmt::join(names, ", "));
+      }
+      wanted.push_back(*found);
+    }
+    variants = std::move(wanted);
+    return {};
+  }
   Result<Measured> measure(const Variant& variant, const std::function<void(LoadedModel&)>& look) {
     ModelOptions opening = model_options(options_);
     const BenchmarkRoom room = benchmark_room(benchmark_);

@@ -228,6 +228,7 @@ constexpr std::array kFlags = {
     Flag{"--contexts", &Options::contexts, "N,N,...", kBench, kMeasurement,
          "prompt lengths [256,512,1024,2048,4096, as far as the model goes]", at_least(1)},
     Flag{"--contexts", &Options::contexts, "N,N,...", kAblate, kMeasurement, "prompt lengths [512]", at_least(1)},
+    Flag{"--without", &Options::without, "NAME,...", kAblate, kMeasurement, "only these, of the names it prints [all]"},
     Flag{"--warm", &Options::warm, "N,N,...", kBench, kMeasurement,
          "also turns of so many new tokens behind --warm-context cached ones", at_least(1)},
     Flag{"--warm-context", &Options::warm_context, "N", kBench, kMeasurement, "cached tokens of --warm", at_least(1)},

@@ -1,6 +1,18 @@
 #include "cli/options.h"
 
+#include <algorithm>
+
 namespace lily {
+
+std::vector<std::string> split_list(const std::string& list) {
+  std::vector<std::string> parts;
+  for (std::size_t at = 0; at <= list.size();) {
+    const std::size_t end = std::min(list.find(',', at), list.size());
+    if (end > at) parts.push_back(list.substr(at, end - at));
+    at = end + 1;
+  }
+  return parts;
+}
 
 ModelOptions model_options(const Options& options) {
   ModelOptions model;

@@ -106,6 +106,7 @@ struct Options {
   std::int64_t continuation = 32;
   std::string against_model;
   std::vector<std::int64_t> contexts;  // no lengths at all: kDefaultContexts, as far as they fit
+  std::string without;                 // names, with commas between
   std::vector<std::int64_t> warm;
   std::int64_t warm_context = 8192;
   std::vector<std::int64_t> streams;
@@ -114,6 +115,9 @@ struct Options {
   std::int64_t decode = 64;
   std::int64_t rounds = 2;
 };
+
+/// The parts between commas, empty ones left out.
+[[nodiscard]] std::vector<std::string> split_list(const std::string& list);
 
 /// The part of `options` that opening a model takes.
 [[nodiscard]] ModelOptions model_options(const Options& options);

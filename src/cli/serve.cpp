@@ -18,17 +18,6 @@ std::string url(std::string_view scheme, const HttpAddress& address) {
   return fmt::format("{}://{}:{}", scheme, host, address.port);
 }
 
-// The parts between commas, empty ones left out.
-std::vector<std::string> split(const std::string& list) {
-  std::vector<std::string> parts;
-  for (std::size_t at = 0; at <= list.size();) {
-    const std::size_t end = std::min(list.find(',', at), list.size());
-    if (end > at) parts.push_back(list.substr(at, end - at));
-    at = end + 1;
-  }
-  return parts;
-}
-
 const Command& serve_command() {
   return *std::ranges::find(commands(), "serve", &Command::name);
 }
@@ -47,8 +36,8 @@ Result<std::shared_ptr<const TlsIdentity>> read_identity(const Options& options)
 Result<void> run_serve(const Options& options) {
   if (options.print_config) return console::print(config_text(serve_command(), options));
   ServerOptions server;
-  server.names = split(options.alias);
-  server.access.origins = split(options.allow_origin);
+  server.names = split_list(options.alias);
+  server.access.origins = split_list(options.allow_origin);
   if (!options.api_key_file.empty()) {
     LILY_TRY(server.access.keys, read_api_keys(options.api_key_file));
   }

@@ -416,6 +416,14 @@ class Ablate(Folder):
         slow = {row["without"]: row["prefill_factor"] for row in report["contexts"][0]["ablations"]}
         self.assertGreater(slow["prefill"], 1)
 
+    def test_only_those_asked_for_are_measured(self):
+        self.lily("ablate", "--backend", "cpu", "--contexts", "4", "--decode", "1", "--rounds", "1", "--without", "prefill,bf16-kv",
+                  "--json", self.folder / "a.json")
+        rows = json.loads((self.folder / "a.json").read_text())["contexts"][0]["ablations"]
+        self.assertEqual([row["without"] for row in rows], ["prefill", "bf16-kv"])
+        self.fails("ablate", "--backend", "cpu", "--contexts", "4", "--decode", "1", "--rounds", "1", "--without", "magic",
+                   code=2, says=["magic", "prefill"])
+
     def test_the_reference_has_the_engines_alone(self):
         self.lily("ablate", "--backend", "reference", "--contexts", "4", "--decode", "1", "--rounds", "1", "--json", self.folder / "a.json")
         rows = json.loads((self.folder / "a.json").read_text())["contexts"][0]["ablations"]

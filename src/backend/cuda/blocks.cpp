@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/host_routing.h"
 #include "backend/cuda/tiles.h"
 
 namespace lily::cuda {
@@ -188,6 +189,7 @@ void CudaBackend::recurrent_prefill(const RecurrentOnDevice& w, int linear_index
                           .value = p.value,
                           .gates = p.gates,
                           .chunks = p.chunks,
+                          .sequential = ways_.sequential_delta,
                           .out = p.mixed});
   dense_product(GemmOut::kAdd, w.out_proj, p.mixed, scratch_.residual, s_.hidden);
 }
@@ -257,6 +259,7 @@ void CudaBackend::attention_decode_rows(const AttentionOnDevice& w, int attentio
                              .rows = decode_.view(),
                              .partial = d.partial,
                              .partial_max = d.partial_max,
+                             .heads_apart = ways_.heads_apart,
                              .out = d.mixed});
   out_decode(w.out_proj, layer, false);
 }
@@ -302,17 +305,18 @@ void CudaBackend::expert_products(const MoeOnDevice& w) {
   PrefillScratch& p = scratch_.prefill;
   const int choices = prefill_rows() * static_cast<int>(s_.experts_per_token);
   const int experts = static_cast<int>(s_.experts);
-  route(where(), {.logits = p.logits,
-                  .stride = scratch_.router_stride,
-                  .experts = experts,
-                  .experts_per_token = static_cast<int>(s_.experts_per_token),
-                  .rows = prefill_rows(),
-                  .chosen = p.chosen,
-                  .place = p.place,
-                  .weight = p.weight,
-                  .counts = p.counts,
-                  .row_index = p.row_index,
-                  .row_weight = p.row_weight});
+  const auto by = ways_.host_routing ? route_on_host : route;
+  by(where(), {.logits = p.logits,
+               .stride = scratch_.router_stride,
+               .experts = experts,
+               .experts_per_token = static_cast<int>(s_.experts_per_token),
+               .rows = prefill_rows(),
+               .chosen = p.chosen,
+               .place = p.place,
+               .weight = p.weight,
+               .counts = p.counts,
+               .row_index = p.row_index,
+               .row_weight = p.row_weight});
   const bool hopper =
       hopper_gemm_takes(device_.device, w.experts_in) && hopper_gemm_takes(device_.device, w.experts_out);
   const TileSet set = hopper ? tile_set_of(choices / experts) : TileSet::kShort;

@@ -24,6 +24,9 @@ constexpr const char* kGraph = "graph";
 constexpr const char* kOverlap = "programmatic-launch";
 constexpr const char* kChoice = "choice-on-the-card";
 constexpr const char* kWgmma = "wgmma";
+constexpr const char* kRouting = "routing-on-the-card";
+constexpr const char* kChunks = "chunked-delta-rule";
+constexpr const char* kHeads = "shared-rows";
 
 std::size_t bytes_of(std::int64_t count, std::size_t size) {
   return static_cast<std::size_t>(count) * size;
@@ -128,6 +131,11 @@ std::vector<Ablation> CudaBackend::ablations() const {
   if (device_.device.overlap) list.push_back({kOverlap, "a kernel starts when the one before it has ended"});
   if (chooses_) list.push_back({kChoice, "a greedy step's logits copied to the host"});
   if (device_.device.hopper) list.push_back({kWgmma, "prompts' products and attention by mma.sync"});
+  if (!ways_.host_routing && s_.experts > 0)
+    list.push_back({kRouting, "prompts' router logits copied to the host, which chooses the experts"});
+  if (!ways_.sequential_delta) list.push_back({kChunks, "prompts through the delta rule token by token"});
+  if (!ways_.heads_apart)
+    list.push_back({kHeads, "each query head of a decoding row reads K and V for itself"});
   return list;
 }
 
@@ -140,6 +148,12 @@ Result<void> CudaBackend::leave_out(const std::string& ablation) {
     chooses_ = false;
   } else if (ablation == kWgmma) {
     device_.device.hopper = false;
+  } else if (ablation == kRouting) {
+    ways_.host_routing = true;
+  } else if (ablation == kChunks) {
+    ways_.sequential_delta = true;
+  } else if (ablation == kHeads) {
+    ways_.heads_apart = true;
   } else if (!ablation.empty()) {
     return fail(ErrorCode::kInvalidArgument, "cuda: without '{}': expected one of its ablations", ablation);
   }

@@ -131,6 +131,12 @@ class CudaBackend final : public Backend {
   std::vector<std::int64_t> first_rows_;  ///< of each segment of the batch, among all rows
   bool graphs_allowed_ = true;
   bool chooses_ = true;
+  /// How kernels go about it, but for `lily ablate`.
+  struct Ways {
+    bool host_routing = false;
+    bool sequential_delta = false;
+    bool heads_apart = false;
+  } ways_;
   bool recording_ = false;
   std::vector<std::function<void()>> recorded_;
   struct Graph {

@@ -223,14 +223,15 @@ __device__ void merge(const float* out, const float (*stats)[kMaxQueryGroup][2],
   if (lane == 0) *reinterpret_cast<float2*>(sums_stats + h * 2) = make_float2(largest, total);
 }
 
-// grid (splits, Nkv, T)
+// grid (splits, Nkv, or query heads where each reads for itself, T)
 __global__ void __launch_bounds__(kThreads) attend_range(AttentionDecodeArgs a) {
   LILY_DYNAMIC_SHARED(memory);
   auto* out = reinterpret_cast<float*>(memory);  // [warp, query, kOutStride]
   __shared__ __nv_bfloat16 query[kMaxQueryGroup * kHeadDim];
   __shared__ float stats[kWarps][kMaxQueryGroup][2];
   const int split = static_cast<int>(blockIdx.x);
-  const int kv_head = static_cast<int>(blockIdx.y);
+  const int apart = a.heads_apart ? a.query_heads / a.cache.kv_heads : 1;
+  const int kv_head = static_cast<int>(blockIdx.y) / apart;
   const int row = static_cast<int>(blockIdx.z);
   const int warp = static_cast<int>(threadIdx.x >> 5);
   const int position = a.rows.position[row];
@@ -263,6 +264,7 @@ __global__ void __launch_bounds__(kThreads) attend_range(AttentionDecodeArgs a) 
   __syncthreads();
   const std::int64_t at =
       (static_cast<std::int64_t>(row) * a.cache.kv_heads + kv_head) * kAttentionSplits + split;
+  if (a.heads_apart && warp != static_cast<int>(blockIdx.y) % apart) return;
   merge(out, stats, warps, a.partial + at * kMaxQueryGroup * kHeadDim,
         a.partial_max + at * kMaxQueryGroup * 2);
 }
@@ -353,8 +355,8 @@ __global__ void __launch_bounds__(kHeadDim) join_ranges(AttentionDecodeArgs a) {
 
 void attention_decode(const Launch& where, const AttentionDecodeArgs& a) {
   const auto rows = static_cast<unsigned>(a.rows.count);
-  launch<attend_range>(where, true, dim3(kAttentionSplits, static_cast<unsigned>(a.cache.kv_heads), rows),
-                       kThreads, kOutBytes, a);
+  const auto heads = static_cast<unsigned>(a.heads_apart ? a.query_heads : a.cache.kv_heads);
+  launch<attend_range>(where, true, dim3(kAttentionSplits, heads, rows), kThreads, kOutBytes, a);
   launch<join_ranges>(where, true, dim3(static_cast<unsigned>(a.query_heads), rows), kHeadDim, 0, a);
 }
 

@@ -209,6 +209,7 @@ struct AttentionDecodeArgs {
   Rows rows;
   float* partial;      ///< [T, Nkv, splits, 8, 256]
   float* partial_max;  ///< [T, Nkv, splits, 8, 2]: largest exponent, sum
+  bool heads_apart;    ///< whether each query head reads the K/V rows for itself
   std::uint8_t* out;   ///< rows of digits [T, Nq 256], gated
 };
 void attention_decode(const Launch&, const AttentionDecodeArgs&);
@@ -330,10 +331,12 @@ struct DeltaPrefillArgs {
   float* value;           ///< scratch [T, Hv 128], then the output before the norm
   float2* gates;          ///< scratch [T, Hv]: log decay, beta
   DeltaChunks chunks;     ///< scratch
+  bool sequential;        ///< whether the delta rule goes token by token
   __nv_bfloat16* out;     ///< [T, Hv 128]
 };
 void delta_prefill(const Launch&, const DeltaPrefillArgs&);
-void delta_chunks(const Launch&, const DeltaPrefillArgs&);  ///< its middle: `value` becomes the output
+void delta_chunks(const Launch&, const DeltaPrefillArgs&);      ///< its middle: `value` becomes the output
+void delta_sequential(const Launch&, const DeltaPrefillArgs&);  ///< the same, token after token
 
 /// Keys of a range of attention, doubled until eight ranges reach a row: a multiple of 64 and of a tile's
 /// tokens.

@@ -122,7 +122,7 @@ void delta_prefill(const Launch& where, const DeltaPrefillArgs& a) {
   launch<convolve_rows>(where, false, dim3(rows), kRowThreads, 0, a);
   launch<keep_rows>(where, false, dim3(segments, (channels + kRowThreads - 1) / kRowThreads), kRowThreads, 0,
                     a);
-  delta_chunks(where, a);
+  a.sequential ? delta_sequential(where, a) : delta_chunks(where, a);
   launch<gated_norm>(where, false, dim3(rows), kRowThreads, 0, a);
 }
 

@@ -133,13 +133,16 @@ TEST_F(CudaBackend, DoesWithoutEachOfItsAblations) {
     const auto without = testing::make(model, {.name = "cuda", .without = ablation.name});
     for (const Ablation& left : without->ablations()) EXPECT_NE(left.name, ablation.name);
     const Runs got = run_conversation(*without, model, unprobed);
-    if (ablation.name != "wgmma") {
+    const bool rounds_alike = ablation.name != "wgmma" && ablation.name != "chunked-delta-rule" &&
+                              ablation.name != "routing-on-the-card";
+    if (rounds_alike) {
       EXPECT_EQ(got.logits, expected.logits) << ablation.name;
       continue;
     }
     for (std::size_t i = 0; i < got.logits.size(); ++i) {
       if (expected.logits[i].empty()) continue;
-      EXPECT_LT(error_of_nearly_all(got.logits[i], expected.logits[i], model.weights().shapes.vocab), 3e-2);
+      EXPECT_LT(error_of_nearly_all(got.logits[i], expected.logits[i], model.weights().shapes.vocab), 3e-2)
+          << ablation.name;
     }
   }
 }
