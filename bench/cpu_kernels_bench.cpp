@@ -20,7 +20,7 @@ using lily::testing::RandomMatrix;
 
 struct Inputs {
   Inputs(const Kernels& kernels, std::int64_t tokens, std::int64_t in, bool by_group)
-      : values(random_floats(tokens * in, 1)), memory(tokens * in), rows(memory.rows(tokens)) {
+      : values(random_floats(tokens * in, 1)), memory(tokens, in), rows(memory.rows(tokens)) {
     for (std::int64_t t = 0; t < tokens; ++t) {
       kernels.quantize({values.data() + t * in, rows, t, 0, in / 64, in / 64, by_group});
     }

@@ -122,7 +122,7 @@ struct BackendOptions {
   std::string name = "auto";  ///< auto, cpu, cuda, metal, metal-emulated, reference
   bool exact = false;         ///< cpu: f32 activations in place of integers
   int threads = 0;            ///< cpu: 0 for all physical cores this process may use
-  std::string isa = "auto";   ///< cpu: auto, generic, avx2, avx512, avx512bf16, neon
+  std::string isa = "auto";   ///< cpu: auto, generic, avx2, avx512, avx512bf16, amx, neon
   /// How K and V rows are kept: auto, f32, bf16 or q8. cpu: auto is bf16, with `exact` f32; the reference
   /// keeps f32.
   std::string kv_type = "auto";

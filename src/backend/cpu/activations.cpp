@@ -7,10 +7,7 @@ namespace lily::cpu {
 Activations::Activations(const Kernels& kernels, std::int64_t max_rows, std::int64_t max_width, bool exact)
     : kernels_(kernels), exact_(exact), values_(max_rows * max_width) {
   if (exact) return;
-  for (const Phase phase : kPhases) {
-    codes_[phase] = QuantizedMemory(max_rows * max_width);
-    quantized_[phase] = codes_[phase].rows(0);
-  }
+  for (const Phase phase : kPhases) codes_[phase] = QuantizedMemory(max_rows, max_width);
 }
 
 void Activations::shape(std::int64_t width, PerPhase<std::int64_t> rows) {
@@ -18,7 +15,8 @@ void Activations::shape(std::int64_t width, PerPhase<std::int64_t> rows) {
              rows.prefill, rows.decode, width, values_.size());
   width_ = width;
   rows_ = rows;
-  for (const Phase phase : kPhases) quantized_[phase].capacity = rows[phase];
+  if (exact_) return;
+  for (const Phase phase : kPhases) quantized_[phase] = codes_[phase].rows(rows[phase]);
 }
 
 void Activations::quantize(Phase phase, std::int64_t row, std::int64_t column, std::int64_t count,

@@ -65,20 +65,20 @@ CpuBackend::CpuBackend(const Settings& settings, const ModelWeights& weights, co
       mixed_(kernels_, limits.max_rows, std::max(s_.linear_value_dim(), s_.query_dim()), exact_),
       router_(limits.max_rows * s_.experts),
       shared_gate_(limits.max_rows),
-      all_rows_(limits.max_rows * std::max<std::int64_t>(1, s_.experts_per_token)),
       chosen_(limits.max_rows * s_.experts_per_token),
       chosen_weights_(limits.max_rows * s_.experts_per_token),
-      lists_{.prefill = ExpertLists(s_.experts, limits.max_rows, s_.experts_per_token),
-             .decode = ExpertLists(s_.experts, limits.max_rows, s_.experts_per_token)},
-      expanded_(kernels_, limits.max_rows * s_.experts_per_token, s_.expert_width, exact_),
+      lists_{.prefill = ExpertLists(s_.experts, limits.max_rows, s_.experts_per_token, kernels_.token_tile),
+             .decode = ExpertLists(s_.experts, limits.max_rows, s_.experts_per_token, 1)},
+      all_rows_(std::max(limits.max_rows, lists_.prefill.max_entries())),
+      expanded_(kernels_, lists_.prefill.max_entries(), s_.expert_width, exact_),
       dense_expanded_(kernels_, limits.max_rows, std::max(s_.shared_width, s_.dense_width), exact_) {
   std::iota(all_rows_.data(), all_rows_.data() + all_rows_.size(), 0);
   for (int thread = 0; thread < pool_.size(); ++thread) {
     scratch_.push_back({.attention = Buffer<float>(attend_scratch()),
                         .queries = Buffer<float>(kAttentionQueries * kHeadDim),
                         .sums = Buffer<float>(kAttentionQueries * kHeadDim),
-                        .gate = Buffer<float>(kMoeTokens * kRowBlock),
-                        .up = Buffer<float>(kMoeTokens * kRowBlock)});
+                        .gate = Buffer<float>(kMoeTokens * kExpandColumns),
+                        .up = Buffer<float>(kMoeTokens * kExpandColumns)});
   }
   for (const LayerWeights& layer : weights.layers) {
     if (const auto* recurrent = std::get_if<RecurrentWeights>(&layer.mixer)) {

@@ -77,8 +77,8 @@ class CpuBackend final : public Backend {
     Buffer<float> attention;  ///< attend_scratch()
     Buffer<float> queries;    ///< [kAttentionQueries, D]
     Buffer<float> sums;       ///< [kAttentionQueries, D]
-    Buffer<float> gate;       ///< [kMoeTokens, kRowBlock]
-    Buffer<float> up;         ///< [kMoeTokens, kRowBlock]
+    Buffer<float> gate;       ///< [kMoeTokens, kExpandColumns]
+    Buffer<float> up;         ///< [kMoeTokens, kExpandColumns]
   };
   /// SiLU(gate x) * (up x) for rows `tokens` of input_, into entries of `out`.
   struct Expansion {
@@ -92,6 +92,13 @@ class CpuBackend final : public Backend {
     Precision precision = Precision::kFine;
   };
   static constexpr std::int64_t kMoeTokens = 128;  ///< whose gate and up rows stay in the cache together
+  /// Inner columns that a task of a prompt's experts makes: kernels that gather an expert's tokens into tiles
+  /// do it once for so many.
+  static constexpr std::int64_t kExpandColumns = 256;
+  struct ColumnRange {
+    std::int64_t begin;
+    std::int64_t end;
+  };
 
   [[nodiscard]] float* residual(std::int64_t row) { return residual_.data() + row * s_.hidden; }
   [[nodiscard]] std::int64_t group_size() const { return s_.query_heads / s_.kv_heads; }
@@ -119,13 +126,12 @@ class CpuBackend final : public Backend {
   void contract_experts(const MoeWeights& weights);
   void contract_columns(const MoeWeights& weights, std::int64_t begin, std::int64_t end, int thread);
   /// Of one expert's tokens; number E is the shared expert.
-  void expand_expert(const MoeWeights& weights, std::int64_t expert, Phase phase, std::int64_t column,
+  void expand_expert(const MoeWeights& weights, std::int64_t expert, Phase phase, ColumnRange columns,
                      int thread);
   /// Of every row, into dense_expanded_.
   void expand_all(const QuantizedMatrix& gate_proj, const QuantizedMatrix& up_proj, Phase phase,
-                  std::int64_t column, int thread);
-  /// One block of inner columns.
-  void expand(const Expansion& expansion, Phase phase, std::int64_t column, int thread);
+                  ColumnRange columns, int thread);
+  void expand(const Expansion& expansion, Phase phase, ColumnRange columns, int thread);
 
   const Kernels& kernels_;
   void (*const attend_)(const AttendArgs& args);  ///< of the cache's type
@@ -142,16 +148,16 @@ class CpuBackend final : public Backend {
   std::vector<ThreadScratch> scratch_;
   std::vector<Buffer<float>> conv_taps_;  ///< [linear layer] -> [4, C]
 
-  Buffer<float> residual_;         ///< [rows, H]
-  Activations input_;              ///< [rows, H]: a block's normed input
-  Buffer<float> projected_;        ///< [rows, all projections of a mixer]
-  Activations mixed_;              ///< [rows, Hv Dv or Nq D]: a mixer's output before its last product
-  Buffer<float> router_;           ///< [rows, E]
-  Buffer<float> shared_gate_;      ///< [rows]
-  Buffer<std::int32_t> all_rows_;  ///< 0, 1, 2, ... as a list of entries
-  Buffer<std::int32_t> chosen_;    ///< [rows, K]
-  Buffer<float> chosen_weights_;   ///< [rows, K]
+  Buffer<float> residual_;        ///< [rows, H]
+  Activations input_;             ///< [rows, H]: a block's normed input
+  Buffer<float> projected_;       ///< [rows, all projections of a mixer]
+  Activations mixed_;             ///< [rows, Hv Dv or Nq D]: a mixer's output before its last product
+  Buffer<float> router_;          ///< [rows, E]
+  Buffer<float> shared_gate_;     ///< [rows]
+  Buffer<std::int32_t> chosen_;   ///< [rows, K]
+  Buffer<float> chosen_weights_;  ///< [rows, K]
   PerPhase<ExpertLists> lists_;
+  Buffer<std::int32_t> all_rows_;  ///< 0, 1, 2, ... as a list of entries
   std::vector<std::int64_t> active_experts_;
   Activations expanded_;        ///< [entries, I]: inner rows of the routed experts
   Activations dense_expanded_;  ///< [rows, S or F]: of the shared expert or the dense feed-forward

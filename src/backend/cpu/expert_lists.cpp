@@ -6,23 +6,31 @@
 
 namespace lily::cpu {
 
-ExpertLists::ExpertLists(std::int64_t experts, std::int64_t max_rows, std::int64_t experts_per_token)
+ExpertLists::ExpertLists(std::int64_t experts, std::int64_t max_rows, std::int64_t experts_per_token,
+                         std::int64_t tile)
     : experts_per_token_(experts_per_token),
-      offsets_(static_cast<std::size_t>(experts + 1)),
-      next_(static_cast<std::size_t>(experts)),
-      tokens_(max_rows * experts_per_token),
-      weights_(max_rows * experts_per_token) {}
+      tile_(tile),
+      first_(static_cast<std::size_t>(experts)),
+      count_(static_cast<std::size_t>(experts)) {
+  const std::int64_t chosen = max_rows * experts_per_token;
+  const std::int64_t most = chosen + std::min(experts, chosen) * (tile - 1);
+  tokens_ = Buffer<std::int32_t>(most);
+  weights_ = Buffer<float>(most);
+}
 
 void ExpertLists::build(std::int64_t rows, const std::int32_t* chosen, const float* weights) {
-  const std::int64_t entries = rows * experts_per_token_;
-  std::ranges::fill(offsets_, 0);
-  for (std::int64_t i = 0; i < entries; ++i) ++offsets_[static_cast<std::size_t>(chosen[i]) + 1];
-  for (std::size_t e = 0; e < next_.size(); ++e) {
-    offsets_[e + 1] += offsets_[e];
-    next_[e] = offsets_[e];
+  const std::int64_t choices = rows * experts_per_token_;
+  std::ranges::fill(count_, 0);
+  for (std::int64_t i = 0; i < choices; ++i) ++count_[static_cast<std::size_t>(chosen[i])];
+  entries_ = 0;
+  for (std::size_t e = 0; e < count_.size(); ++e) {
+    first_[e] = entries_;
+    entries_ += (count_[e] + tile_ - 1) / tile_ * tile_;
+    count_[e] = 0;
   }
-  for (std::int64_t i = 0; i < entries; ++i) {
-    const std::int64_t entry = next_[static_cast<std::size_t>(chosen[i])]++;
+  for (std::int64_t i = 0; i < choices; ++i) {
+    const auto expert = static_cast<std::size_t>(chosen[i]);
+    const std::int64_t entry = first_[expert] + count_[expert]++;
     tokens_[entry] = static_cast<std::int32_t>(i / experts_per_token_);
     weights_[entry] = weights[i];
   }

@@ -10,18 +10,21 @@ namespace lily::cpu {
 
 class ExpertLists {
  public:
-  ExpertLists(std::int64_t experts, std::int64_t max_rows, std::int64_t experts_per_token);
+  /// An expert's entries begin at a multiple of `tile`.
+  ExpertLists(std::int64_t experts, std::int64_t max_rows, std::int64_t experts_per_token, std::int64_t tile);
 
   /// `chosen` and `weights` are [rows, experts per token]. Within an expert, tokens keep their order.
   void build(std::int64_t rows, const std::int32_t* chosen, const float* weights);
 
-  /// Entries of all experts, ascending by expert.
-  [[nodiscard]] std::int64_t entries() const { return offsets_.back(); }
+  /// Entries there may be at most, those that fill up tiles included.
+  [[nodiscard]] std::int64_t max_entries() const { return tokens_.size(); }
+  /// Entries of all experts, ascending by expert; between two experts there may be unused ones.
+  [[nodiscard]] std::int64_t entries() const { return entries_; }
   [[nodiscard]] std::int64_t first(std::int64_t expert) const {
-    return offsets_[static_cast<std::size_t>(expert)];
+    return first_[static_cast<std::size_t>(expert)];
   }
   [[nodiscard]] std::int64_t count(std::int64_t expert) const {
-    return offsets_[static_cast<std::size_t>(expert) + 1] - first(expert);
+    return count_[static_cast<std::size_t>(expert)];
   }
   /// The rows, and the weights of the expert for them, from an entry on.
   [[nodiscard]] const std::int32_t* tokens(std::int64_t entry) const { return tokens_.data() + entry; }
@@ -29,8 +32,10 @@ class ExpertLists {
 
  private:
   std::int64_t experts_per_token_;
-  std::vector<std::int64_t> offsets_;  // [experts + 1]
-  std::vector<std::int64_t> next_;     // [experts]
+  std::int64_t tile_;
+  std::int64_t entries_ = 0;
+  std::vector<std::int64_t> first_;  // [experts]
+  std::vector<std::int64_t> count_;  // [experts]
   Buffer<std::int32_t> tokens_;
   Buffer<float> weights_;
 };

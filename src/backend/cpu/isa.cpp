@@ -19,7 +19,7 @@ namespace lily::cpu {
 namespace {
 
 // Of every build, so that a name is either unknown everywhere or missing here.
-constexpr std::array<std::string_view, 5> kNames = {"generic", "avx2", "avx512", "avx512bf16", "neon"};
+constexpr std::array<std::string_view, 6> kNames = {"generic", "avx2", "avx512", "avx512bf16", "amx", "neon"};
 
 #if defined(__aarch64__)
 bool has_arm_dot_products() {
@@ -37,6 +37,7 @@ std::vector<const Kernels*> usable_kernels() {
   std::vector<const Kernels*> usable;
 #if defined(__x86_64__)
   const X86Features features = find_x86_features(this_x86_machine());
+  if (features.amx) usable.push_back(&amx_kernels());
   if (features.avx512bf16) usable.push_back(&avx512bf16_kernels());
   if (features.avx512) usable.push_back(&avx512_kernels());
   if (features.avx2) usable.push_back(&avx2_kernels());

@@ -13,8 +13,8 @@ struct Kernels;
 /// The kernel sets this build holds and this machine can run, best first; "generic" is always the last.
 [[nodiscard]] std::vector<const Kernels*> usable_kernels();
 
-/// The kernels for `isa`: auto, generic, avx2, avx512, avx512bf16 or neon. kUnsupported when the machine (or
-/// the build) lacks them.
+/// The kernels for `isa`: auto, generic, avx2, avx512, avx512bf16, amx or neon. kUnsupported when the machine
+/// (or the build) lacks them.
 Result<const Kernels*> select_kernels(std::string_view isa);
 
 }  // namespace lily::cpu

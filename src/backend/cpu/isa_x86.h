@@ -18,6 +18,8 @@ struct CpuidWords {
 struct X86Machine {
   std::function<CpuidWords(std::uint32_t leaf, std::uint32_t subleaf)> cpuid;
   std::function<std::uint64_t()> xcr0;  ///< asked only if CPUID says that the system has set it
+  std::function<bool()>
+      grants_tiles;  ///< whether the system lets this process use AMX, which it may be asked for
 };
 
 /// What the kernels are compiled for (backend/CMakeLists.txt).
@@ -25,6 +27,7 @@ struct X86Features {
   bool avx2 = false;        ///< AVX2, FMA
   bool avx512 = false;      ///< and AVX-512 F, BW, VL, DQ, VNNI
   bool avx512bf16 = false;  ///< and AVX-512 BF16
+  bool amx = false;         ///< and AMX with bf16
 };
 
 [[nodiscard]] X86Features find_x86_features(const X86Machine& machine);

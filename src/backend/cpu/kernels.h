@@ -38,6 +38,14 @@ struct GroupFactors {
   float* sums = nullptr;
 };
 
+/// Activations in bf16, for kernels whose prompts multiply tiles of it. Within a group of 64 even inputs come
+/// before odd ones, as in `split`.
+struct Bf16Rows {
+  std::uint16_t* rows = nullptr;  ///< [token][in]
+  std::uint32_t* words =
+      nullptr;  ///< the same in tiles, transposed: [token / 16][in / 2][token % 16], words of two
+};
+
 /// How quantised activations lie in memory; `capacity` tokens fit. A group's 64 codes are 32 of even index,
 /// then 32 of odd index for 4-bit weights (`split`), which is the order in which masking a byte's nibbles
 /// yields them; and in their own order for 8-bit weights (`natural`).
@@ -50,6 +58,7 @@ struct QuantizedRows {
   CodePlane low;
   GroupFactors coarse;
   GroupFactors fine;
+  Bf16Rows bf16;  ///< where the planes are, in their place
   std::int64_t capacity = 0;
 
   [[nodiscard]] const GroupFactors& factors(Precision precision) const {
@@ -100,9 +109,10 @@ struct MatmulArgs {
   return (bits == 4 || bits == 8) && group_size == kGroup;
 }
 
-/// Floats of scratch that a matrix product needs.
+/// Floats of scratch that a matrix product needs: so many rows.
+inline constexpr std::int64_t kScratchRows = 64;
 [[nodiscard]] constexpr std::int64_t matmul_scratch(std::int64_t in) {
-  return 16 * in;
+  return kScratchRows * in;
 }
 
 /// One row of a matrix in f32.
@@ -204,6 +214,8 @@ struct AttendArgs {
 struct Kernels {
   const char* isa;          ///< the option's value: "avx512"
   const char* description;  ///< "AVX-512 VNNI"
+  /// Tokens that matmul_prefill takes at once: lists of consecutive ones that begin at a multiple are faster.
+  std::int64_t token_tile;
 
   /// out = x / sqrt(mean(x^2) + eps) * gain, n a multiple of 64.
   void (*rms_norm)(const float* x, const float* gain, float eps, std::int64_t n, float* out);
@@ -242,6 +254,7 @@ const Kernels& generic_kernels();
 const Kernels& avx2_kernels();
 const Kernels& avx512_kernels();
 const Kernels& avx512bf16_kernels();
+const Kernels& amx_kernels();
 #elif defined(__aarch64__)
 const Kernels& neon_kernels();
 #endif

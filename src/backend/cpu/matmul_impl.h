@@ -248,13 +248,13 @@ LILY_INLINE void accumulate_block(const Tile& tile, F32 scale, F32 bias, std::in
 // A tile's 16 rows are walked side by side, too short for the hardware to follow: so while one group of a
 // tile is worked on, the share of a group is fetched of the next tile, which lies right behind it, in order.
 // An expert's weights come from memory for a handful of tokens.
-template <int kBits>
-LILY_INLINE void prefetch_next_tile(const WeightRows& w, std::int64_t group) {
-  constexpr std::int64_t kShare = kLanes * kBits * 8;
-  const std::byte* codes = w.codes + kLanes * w.code_stride + group * kShare;
+template <int kBits, int kRows>
+LILY_INLINE void prefetch_next_rows(const WeightRows& w, std::int64_t group) {
+  constexpr std::int64_t kShare = kRows * kBits * 8;
+  const std::byte* codes = w.codes + kRows * w.code_stride + group * kShare;
   for (std::int64_t i = 0; i < kShare; i += 64) __builtin_prefetch(codes + i);
-  __builtin_prefetch(w.scales + kLanes * w.scale_stride + group * kLanes * 2);
-  __builtin_prefetch(w.biases + kLanes * w.scale_stride + group * kLanes * 2);
+  __builtin_prefetch(w.scales + kRows * w.scale_stride + group * kRows * 2);
+  __builtin_prefetch(w.biases + kRows * w.scale_stride + group * kRows * 2);
 }
 
 template <int kBits, Precision kPrecision>
@@ -267,7 +267,7 @@ void prefill_tile(const WeightRows& w, int rows, PrefillBlock& block) {
     load_scales(w.scales + g0 * 2, w.scale_stride, rows, n, scales);
     load_scales(w.biases + g0 * 2, w.scale_stride, rows, n, biases);
     for (std::int64_t g = 0; g < n; ++g) {
-      prefetch_next_tile<kBits>(w, g0 + g);
+      prefetch_next_rows<kBits, kLanes>(w, g0 + g);
       Tile tile;
       load_tile<kBits>(w, rows, g0 + g, tile);
       accumulate_block<kBits, kPrecision>(tile, scales[g], biases[g], g0 + g, block);

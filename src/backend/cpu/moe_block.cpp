@@ -47,25 +47,27 @@ void CpuBackend::choose_experts(std::int64_t row) {
   shared_gate_[row] = 1.0F / (1.0F + std::exp(-shared_gate_[row]));
 }
 
-// Tasks are blocks of 64 inner columns, one quantisation group, of one expert; the shared one counts as the
-// last.
+// Tasks are blocks of inner columns of one expert; the shared one counts as the last.
 void CpuBackend::expand_experts(const MoeWeights& w) {
-  expanded_.shape(s_.expert_width, counts(s_.experts_per_token));
+  expanded_.shape(s_.expert_width, {.prefill = lists_.prefill.entries(), .decode = lists_.decode.entries()});
   dense_expanded_.shape(s_.shared_width, counts());
-  const std::int64_t blocks = s_.expert_width / kRowBlock;
+  const std::int64_t width = step_.count(Phase::kDecode) > 0 ? kRowBlock : kExpandColumns;
+  const std::int64_t blocks = (s_.expert_width + width - 1) / width;
   const std::int64_t routed = static_cast<std::int64_t>(active_experts_.size()) * blocks;
   pool_.parallel_tasks(routed + s_.shared_width / kRowBlock, [&](std::int64_t task, int thread) {
     const bool shared = task >= routed;
     const std::int64_t expert =
         shared ? s_.experts : active_experts_[static_cast<std::size_t>(task / blocks)];
-    const std::int64_t column = (shared ? task - routed : task % blocks) * kRowBlock;
-    for (const Phase phase : kPhases) expand_expert(w, expert, phase, column, thread);
+    const std::int64_t begin = shared ? (task - routed) * kRowBlock : task % blocks * width;
+    const ColumnRange columns = {begin,
+                                 shared ? begin + kRowBlock : std::min(begin + width, s_.expert_width)};
+    for (const Phase phase : kPhases) expand_expert(w, expert, phase, columns, thread);
   });
 }
 
-void CpuBackend::expand_expert(const MoeWeights& w, std::int64_t expert, Phase phase, std::int64_t column,
+void CpuBackend::expand_expert(const MoeWeights& w, std::int64_t expert, Phase phase, ColumnRange columns,
                                int thread) {
-  if (expert == s_.experts) return expand_all(w.shared_gate_proj, w.shared_up_proj, phase, column, thread);
+  if (expert == s_.experts) return expand_all(w.shared_gate_proj, w.shared_up_proj, phase, columns, thread);
   const ExpertLists& lists = lists_[phase];
   // Where 8 bits are enough: a third of the multiplications of a prompt. Divergence from f32 goldens of the
   // random checkpoint with the narrowest routing margins, and top-1 agreement: 8 bits everywhere 0.018 and 90
@@ -78,7 +80,7 @@ void CpuBackend::expand_expert(const MoeWeights& w, std::int64_t expert, Phase p
           .out = expanded_,
           .first_entry = lists.first(expert),
           .precision = Precision::kCoarse},
-         phase, column, thread);
+         phase, columns, thread);
 }
 
 // Residual += sum of weight * down(inner). A thread owns columns of the residual and adds experts in

@@ -14,6 +14,7 @@ namespace {
 constexpr Kernels make_kernels(const char* isa, const char* description) {
   return {.isa = isa,
           .description = description,
+          .token_tile = 1,
           .rms_norm = rms_norm,
           .quantize = quantize,
           .matmul_decode = matmul_decode,

@@ -11,6 +11,7 @@
 
 #include "backend/cpu/isa.h"
 #include "backend/cpu/quantized_memory.h"
+#include "base/bf16.h"
 #include "tests/backend/quantized_matrix.h"
 
 namespace lily::cpu {
@@ -34,14 +35,20 @@ INSTANTIATE_TEST_SUITE_P(Isa, KernelTest, ::testing::ValuesIn(usable_kernels()),
 
 // ---- products ----
 
-/// Activations of some tokens in all the forms kernels read, and what the int8 codes stand for.
+/// Whether prompts' products are of bf16, rather than of integers.
+bool multiplies_bf16(const Kernels& kernels) {
+  return std::string(kernels.isa) == "amx";
+}
+
+/// Activations of some tokens in all the forms kernels read, and what the codes stand for.
 struct Activations {
   Activations(const Kernels& kernels, std::int64_t tokens, std::int64_t in, bool by_group, std::uint32_t seed)
       : tokens_(tokens),
         in_(in),
         by_group_(by_group),
+        bf16_(by_group && multiplies_bf16(kernels)),
         values(random_floats(tokens * in, seed)),
-        memory(tokens * in),
+        memory(tokens, in),
         rows(memory.rows(tokens)) {
     for (std::int64_t t = 0; t < tokens; ++t) {
       // Groups of very different size, and one of zeros.
@@ -61,6 +68,7 @@ struct Activations {
   /// What the codes of an activation stand for.
   [[nodiscard]] float quantized(std::int64_t t, std::int64_t c, Precision precision) const {
     const std::int64_t group = c / 64;
+    if (bf16_) return bf16_to_f32(rows.bf16.rows[t * in_ + group * 64 + c % 2 * 32 + c % 64 / 2]);
     const std::int64_t slot = by_group_ ? group * tokens_ + t : t * (in_ / 64) + group;
     const std::int64_t place = (by_group_ ? slot * 64 : t * in_ + group * 64) + c % 64;
     const int high = rows.high.natural[place];
@@ -71,6 +79,7 @@ struct Activations {
   std::int64_t tokens_;
   std::int64_t in_;
   bool by_group_;
+  bool bf16_;
   std::vector<float> values;
   QuantizedMemory memory;
   QuantizedRows rows;
@@ -98,11 +107,26 @@ void expect_quantized_group(const Activations& x, std::int64_t t, std::int64_t g
 TEST_P(KernelTest, QuantizeRoundsToNearestAndSumsWhatItStored) {
   for (const bool by_group : {false, true}) {
     const Activations x(k_, 3, 192, by_group, 7);
+    if (x.bf16_) continue;  // the next test's
     for (std::int64_t t = 0; t < 3; ++t) {
       for (std::int64_t g = 0; g < 3; ++g) {
         expect_quantized_group(x, t, g, Precision::kCoarse);
         expect_quantized_group(x, t, g, Precision::kFine);
       }
+    }
+  }
+}
+
+TEST_P(KernelTest, ActivationsInBf16AreRoundedToNearestAndTransposed) {
+  if (!multiplies_bf16(k_)) return;
+  const Activations x(k_, 19, 192, true, 7);
+  for (std::int64_t t = 0; t < 19; ++t) {
+    for (std::int64_t c = 0; c < 192; ++c) {
+      EXPECT_EQ(x.quantized(t, c, Precision::kFine), bf16_to_f32(f32_to_bf16(x.values[at(t * 192 + c)])));
+    }
+    for (std::int64_t pair = 0; pair < 96; ++pair) {
+      const std::uint16_t* two = x.rows.bf16.rows + t * 192 + pair * 2;
+      EXPECT_EQ(x.rows.bf16.words[(t / 16 * 96 + pair) * 16 + t % 16], two[0] | std::uint32_t{two[1]} << 16);
     }
   }
 }
@@ -161,7 +185,10 @@ void expect_product(Product& product) {
   std::vector<float> y(at(tokens * m.out), -1e30F);
   product.run(product.args(y.data()));
   for (std::int64_t r = 0; r < m.out; ++r) {
-    const std::vector<float> w = product.matrix.row(0, r);
+    std::vector<float> w = product.matrix.row(0, r);
+    if (product.x.bf16_) {
+      for (float& v : w) v = bf16_to_f32(f32_to_bf16(v));
+    }
     for (std::int64_t t = 0; t < tokens; ++t) {
       double sum = 0;
       double magnitude = 0;  // of the terms that are really added: codes times scales, and biases
@@ -219,7 +246,7 @@ TEST_P(KernelTest, ExtremeCodesDoNotSaturate) {
                                      std::byte{0x3f}};  // 1.0
     std::vector<std::byte> biases(4, std::byte{0});
     std::vector<float> values(at(in), 127.0F);
-    QuantizedMemory memory(in);
+    QuantizedMemory memory(1, in);
     const QuantizedRows rows = memory.rows(1);
     for (const int variant : {0, 1, 2, 3}) {
       const bool prefill = variant % 2 == 1;
@@ -715,8 +742,8 @@ std::vector<float> plain_attention(const AttentionCase& c, const float* q, std::
 /// deviation of up to 30.
 float attention_bound(const Kernels& kernels, KvType type) {
   const std::string isa = kernels.isa;
-  if (type == KvType::kBf16 && isa == "avx512bf16") return 2e-2F;
-  if (type == KvType::kQ8 && isa.starts_with("avx512")) return 1e-3F;
+  if (type == KvType::kBf16 && (isa == "avx512bf16" || isa == "amx")) return 2e-2F;
+  if (type == KvType::kQ8 && (isa.starts_with("avx512") || isa == "amx")) return 1e-3F;
   return 3e-5F;
 }
 
