@@ -12,6 +12,8 @@
 #include <string>
 
 #include "backend/backend.h"
+#include "base/memory.h"
+#include "base/threads.h"
 #include "checkpoint/checkpoint.h"
 #include "model/forward.h"
 
@@ -109,6 +111,12 @@ Result<Settings> parse(int argc, char** argv) {
 
 Result<void> run(const Settings& settings) {
   LILY_TRY(const auto files, ModelFiles::open(settings.model));
+  ThreadPool prefaulting(available_cores());
+  for (const std::string& name : files->names()) {
+    if (!name.ends_with(".safetensors")) continue;
+    LILY_TRY(const auto bytes, files->bytes(name));
+    prefault(bytes, prefaulting);  // a step's time, not that of mapping its pages
+  }
   LILY_TRY(Checkpoint checkpoint, Checkpoint::open(files));
   LILY_TRY(const ModelWeights weights, load_weights(checkpoint));
   const std::int64_t pages = (settings.position + settings.rows + kKvPageTokens - 1) / kKvPageTokens;

@@ -125,7 +125,7 @@ class CpuBackend final : public Backend {
   void expand_experts(const MoeWeights& weights);
   void contract_experts(const MoeWeights& weights);
   void contract_columns(const MoeWeights& weights, std::int64_t begin, std::int64_t end, int thread);
-  /// Of one expert's tokens; number E is the shared expert.
+  /// Of one routed expert's tokens, into expanded_.
   void expand_expert(const MoeWeights& weights, std::int64_t expert, Phase phase, ColumnRange columns,
                      int thread);
   /// Of every row, into dense_expanded_.

@@ -117,17 +117,23 @@ LILY_INLINE __m512i narrow(__m512 first, __m512 second) {
   return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
 }
 
-/// A group of a row, evens and odds.
+/// The codes of a group of a row: 32 words, of two codes (4 bits) or one byte each of two (8 bits).
 template <int kBits>
-LILY_INLINE void dequantize_group(const std::byte* codes, float scale, float bias, __m512i& evens,
-                                  __m512i& odds) {
+LILY_INLINE __m512i load_pairs(const std::byte* codes) {
+  if constexpr (kBits == 4)
+    return _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes)));
+  return _mm512_loadu_si512(codes);
+}
+
+/// The weights of a group of a row, evens and odds.
+template <int kBits>
+LILY_INLINE void dequantize_pairs(__m512i pairs, float scale, float bias, __m512i& evens, __m512i& odds) {
   const __m512 s = _mm512_set1_ps(scale);
   const __m512 b = _mm512_set1_ps(bias);
   if constexpr (kBits == 4) {
     const __m512 every_code = _mm512_set_ps(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
     const __m512 weights = _mm512_fmadd_ps(every_code, s, b);
     const __m512i table = narrow(weights, weights);  // twice: the fifth bit of an index is its neighbour's
-    const __m512i pairs = _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes)));
     evens = _mm512_permutexvar_epi16(pairs, table);
     odds = _mm512_permutexvar_epi16(_mm512_srli_epi16(pairs, 4), table);
   } else {
@@ -137,7 +143,6 @@ LILY_INLINE void dequantize_group(const std::byte* codes, float scale, float bia
     const auto both = [&](__m512i words) {
       return narrow(widen(_mm512_castsi512_si256(words)), widen(_mm512_extracti64x4_epi64(words, 1)));
     };
-    const __m512i pairs = _mm512_loadu_si512(codes);
     evens = both(_mm512_and_si512(pairs, _mm512_set1_epi16(0xff)));
     odds = both(_mm512_srli_epi16(pairs, 8));
   }
@@ -153,16 +158,25 @@ LILY_INLINE void fill_tiles(const WeightRows& w, int rows, const BlockFactors& f
                             std::int64_t groups, std::int64_t factor_group, WeightTiles& tiles) {
   for (std::int64_t g = 0; g < groups; ++g) {
     prefetch_next_rows<kBits, kBlock>(w, group + g);
-    for (int r = 0; r < kBlock; ++r) {
-      __m512i evens;
-      __m512i odds;
-      const std::byte* codes = row_at(w.codes, w.code_stride, r, rows) + (group + g) * (kBits * 8);
-      dequantize_group<kBits>(codes, factors.scales[r][factor_group + g], factors.biases[r][factor_group + g],
-                              evens, odds);
-      const int tile = r / kTileRows;
-      const int at = r % kTileRows * 64;
-      _mm512_store_si512(tiles.bytes[g][0][tile] + at, evens);
-      _mm512_store_si512(tiles.bytes[g][1][tile] + at, odds);
+    const float* scale = factors.scales[0] + factor_group + g;
+    const float* bias = factors.biases[0] + factor_group + g;
+    for (int tile = 0; tile < kBlockTiles; ++tile) {
+      // All loads before all stores: in turn, a load would wait for every store under way whose address has
+      // its last twelve bits, and those of the rows' codes and of the tiles meet all the time.
+      __m512i pairs[kTileRows];
+#pragma GCC unroll 16
+      for (int r = 0; r < kTileRows; ++r) {
+        pairs[r] = load_pairs<kBits>(row_at(w.codes, w.code_stride, tile * kTileRows + r, rows) +
+                                     (group + g) * (kBits * 8));
+      }
+#pragma GCC unroll 16
+      for (int r = 0; r < kTileRows; ++r, scale += kScaleGroups, bias += kScaleGroups) {
+        __m512i evens;
+        __m512i odds;
+        dequantize_pairs<kBits>(pairs[r], *scale, *bias, evens, odds);
+        _mm512_store_si512(tiles.bytes[g][0][tile] + r * 64, evens);
+        _mm512_store_si512(tiles.bytes[g][1][tile] + r * 64, odds);
+      }
     }
   }
 }
@@ -307,6 +321,18 @@ void multiply_rows(const MatmulArgs& a, std::int64_t row, std::int64_t first, st
   }
 }
 
+/// Asks for the first block of rows in the order of addresses, in which memory is read fastest; the others
+/// are asked for while the one before is worked on.
+LILY_INLINE void prefetch_first_rows(const MatmulArgs& a) {
+  const WeightRows w = weight_rows(a, a.row_begin);
+  const std::int64_t rows = a.row_end - a.row_begin < kBlock ? a.row_end - a.row_begin : kBlock;
+  for (std::int64_t i = 0; i < rows * w.scale_stride; i += 64) {
+    __builtin_prefetch(w.scales + i);
+    __builtin_prefetch(w.biases + i);
+  }
+  for (std::int64_t i = 0; i < rows * w.code_stride; i += 64) __builtin_prefetch(w.codes + i);
+}
+
 void matmul_prefill_amx(const MatmulArgs& a) {
   static_assert(kScaleGroups % kDeepGroups == 0);
   const TileConfig config;
@@ -318,6 +344,7 @@ void matmul_prefill_amx(const MatmulArgs& a) {
     const std::uint32_t* words =
         lies ? a.quantized.bf16.words + token_of(a, first) * a.in / 2
              : gather_words(a, first, count, reinterpret_cast<std::uint32_t*>(a.scratch));
+    prefetch_first_rows(a);
     for (std::int64_t row = a.row_begin; row < a.row_end; row += kBlock) {
       a.bits == 4 ? multiply_rows<4>(a, row, first, count, words)
                   : multiply_rows<8>(a, row, first, count, words);

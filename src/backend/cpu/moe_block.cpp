@@ -47,27 +47,32 @@ void CpuBackend::choose_experts(std::int64_t row) {
   shared_gate_[row] = 1.0F / (1.0F + std::exp(-shared_gate_[row]));
 }
 
-// Tasks are blocks of inner columns of one expert; the shared one counts as the last.
+// Tasks are blocks of inner columns of one expert, the shared one's last. All experts' first blocks come
+// before the second ones: threads that read neighbouring blocks at the same time read more slowly (measured:
+// 6 to 20 % of a decode step's experts, two threads).
 void CpuBackend::expand_experts(const MoeWeights& w) {
   expanded_.shape(s_.expert_width, {.prefill = lists_.prefill.entries(), .decode = lists_.decode.entries()});
   dense_expanded_.shape(s_.shared_width, counts());
   const std::int64_t width = step_.count(Phase::kDecode) > 0 ? kRowBlock : kExpandColumns;
-  const std::int64_t blocks = (s_.expert_width + width - 1) / width;
-  const std::int64_t routed = static_cast<std::int64_t>(active_experts_.size()) * blocks;
+  const auto active = std::ssize(active_experts_);
+  const std::int64_t routed = active * ((s_.expert_width + width - 1) / width);
   pool_.parallel_tasks(routed + s_.shared_width / kRowBlock, [&](std::int64_t task, int thread) {
-    const bool shared = task >= routed;
-    const std::int64_t expert =
-        shared ? s_.experts : active_experts_[static_cast<std::size_t>(task / blocks)];
-    const std::int64_t begin = shared ? (task - routed) * kRowBlock : task % blocks * width;
-    const ColumnRange columns = {begin,
-                                 shared ? begin + kRowBlock : std::min(begin + width, s_.expert_width)};
+    if (task >= routed) {
+      const std::int64_t begin = (task - routed) * kRowBlock;
+      for (const Phase phase : kPhases) {
+        expand_all(w.shared_gate_proj, w.shared_up_proj, phase, {begin, begin + kRowBlock}, thread);
+      }
+      return;
+    }
+    const std::int64_t begin = task / active * width;
+    const ColumnRange columns = {begin, std::min(begin + width, s_.expert_width)};
+    const std::int64_t expert = active_experts_[static_cast<std::size_t>(task % active)];
     for (const Phase phase : kPhases) expand_expert(w, expert, phase, columns, thread);
   });
 }
 
 void CpuBackend::expand_expert(const MoeWeights& w, std::int64_t expert, Phase phase, ColumnRange columns,
                                int thread) {
-  if (expert == s_.experts) return expand_all(w.shared_gate_proj, w.shared_up_proj, phase, columns, thread);
   const ExpertLists& lists = lists_[phase];
   // Where 8 bits are enough: a third of the multiplications of a prompt. Divergence from f32 goldens of the
   // random checkpoint with the narrowest routing margins, and top-1 agreement: 8 bits everywhere 0.018 and 90

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <string>
 
 #include "backend/cpu/isa.h"
@@ -276,7 +277,7 @@ TEST_P(KernelTest, ExtremeCodesDoNotSaturate) {
 
 // A token's bits must not depend on the tokens beside it, nor a row's on how the rows were cut.
 TEST_P(KernelTest, ProductsDoNotDependOnCompanyOrCut) {
-  constexpr std::int64_t kTokens = 29;
+  constexpr std::int64_t kTokens = 45;
   constexpr std::int64_t kOut = 40;
   for (const Route route : {Route::kDecode, Route::kPrefill, Route::kExact}) {
     for (const int bits : {4, 8}) {
@@ -301,6 +302,20 @@ TEST_P(KernelTest, ProductsDoNotDependOnCompanyOrCut) {
         }
         EXPECT_EQ(together, apart) << "route " << static_cast<int>(route) << " bits " << bits << " precision "
                                    << static_cast<int>(precision);
+
+        // Lists of neighbours, from the beginning of a tile of tokens and from the middle of one.
+        for (const std::int64_t first : {16, 21}) {
+          std::vector<std::int32_t> list(at(kTokens - first));
+          std::iota(list.begin(), list.end(), static_cast<std::int32_t>(first));
+          std::ranges::fill(apart, 0.0F);
+          MatmulArgs a = product.args(apart.data());
+          a.tokens = list.data();
+          a.out_rows = list.data();
+          a.count = std::ssize(list);
+          product.run(a);
+          const auto begin = first * kOut;
+          EXPECT_TRUE(std::equal(together.begin() + begin, together.end(), apart.begin() + begin)) << first;
+        }
       }
     }
   }
