@@ -205,6 +205,13 @@ void MetalBackend::moe_prefill(const MoeOnDevice& w) {
                 kRowThreads);
 }
 
+void MetalBackend::mlp_prefill(const MlpOnDevice& w) {
+  const PrefillScratch& p = scratch_.prefill;
+  norm_prefill_rows(w.norm);
+  multiply_gated(w.gate, w.up, dense(p.normed, p.shared));
+  multiply(pipelines_.gemm_down_add, w.down, dense(p.shared, scratch_.residual), s_.hidden);
+}
+
 // By the rows that an expert gets on average; how many each one gets is known to the device alone.
 int MetalBackend::expert_tile_rows() const {
   const std::int64_t average = prefill_rows() * s_.experts_per_token / s_.experts;

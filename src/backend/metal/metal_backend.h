@@ -90,6 +90,9 @@ class MetalBackend final : public Backend {
   void moe_decode(const MoeOnDevice& w);
   void experts_in(const MoeOnDevice& w, const MoeArgs& args);
   void experts_out(const MoeOnDevice& w, const MoeArgs& args);
+  void mlp_decode(const MlpOnDevice& w);
+  /// out = SiLU(gate h) * (up h), h = norm of a decoding row.
+  void expand(const View& norm, const Matrix& gate, const Matrix& up, const View& out);
   void norm_prefill_rows(const View& gain);
   /// out = stack * normed.
   void project_prefill(const Stack& stack, const View& out);
@@ -122,6 +125,7 @@ class MetalBackend final : public Backend {
   void moe_prefill(const MoeOnDevice& w);
   [[nodiscard]] int expert_tile_rows() const;
   void sort_rows();
+  void mlp_prefill(const MlpOnDevice& w);
   void expert_products(const MoeOnDevice& w);
   /// Hands over long prefill steps layer by layer, so that the device starts early and no list takes seconds.
   void end_slice();

@@ -27,7 +27,7 @@ struct DecodeScratch {
   View partial;    ///< attention's ranges
   View stats;
   View logits;    ///< router [D, E + 1]
-  View shared;    ///< [D, S]
+  View shared;    ///< [D, S or F]: of the shared expert or the dense feed-forward
   View expanded;  ///< [D, K, I]
   View chosen;    ///< [D, K]
   View weights;   ///< [D, K]
@@ -57,7 +57,7 @@ struct PrefillScratch {
   View row_weight;       ///< [P K]
   View expanded;         ///< [P K, I] bf16
   View expert_out;       ///< [P K, H] bf16
-  View shared;           ///< [P, S] bf16
+  View shared;           ///< [P, S or F] bf16
 };
 struct Scratch {
   View residual;  ///< [P + D, H], prefill rows first

@@ -41,8 +41,7 @@ Result<std::vector<float>> run_steps(const RandomModel& model, const std::vector
     const auto rows = static_cast<std::size_t>(batch.logits_rows());
     if (step.greedy) {
       std::vector<TokenId> best(rows);
-      LILY_TRY_VOID(
-          forward_greedy(*backend, weights, batch, best, static_cast<TokenId>(weights.shapes.vocab)));
+      LILY_TRY_VOID(forward_greedy(*backend, weights, batch, best, end));
     } else {
       std::vector<float> logits(rows * static_cast<std::size_t>(weights.shapes.vocab));
       LILY_TRY_VOID(forward(*backend, weights, batch, logits));
@@ -88,3 +87,12 @@ std::vector<KernelCase> kernel_cases() {
 }
 
 }  // namespace lily::testing
+  const ModelSize dense = {.hidden = 64,
+                           .vocab = 33,
+                           .attention = {false},
+                           .linear_value_heads = 1,
+                           .bits = 3,
+                           .other_bits = 6,
+                           .group_size = 32,
+                           .dense_width = 128};
+      make_case("a dense member", dense, {{.prompt = 9}, {.prompt = 3, .decoding = 2}}),

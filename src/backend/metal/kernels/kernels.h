@@ -11,7 +11,9 @@ namespace lily::metal {
 #endif
 
 LILY_SHARED int kSimd = 32;
-LILY_SHARED int kGroup = 64;  ///< inputs that share a scale and a bias
+LILY_SHARED int kGroup = 64;  ///< inputs that a lane takes at a time
+LILY_SHARED unsigned kSmallGroupsConstant =
+    0;  ///< index of FC_SMALL_GROUPS: two scales and biases for them, else one
 LILY_SHARED int kHeadDim = 256;
 LILY_SHARED int kRotary = 64;
 LILY_SHARED int kLinearDim = 128;
