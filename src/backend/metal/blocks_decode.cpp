@@ -318,42 +318,4 @@ void MetalBackend::mlp_decode(const MlpOnDevice& w) {
   add_product(w.down, expanded, 0);
 }
 
-// ---- head
-
-void MetalBackend::choose(const View& index, int rows, TokenId end) {
-  project(device_weights_->head, {.x = scratch_.residual,
-                                  .rows = rows,
-                                  .gain = device_weights_->norm,
-                                  .out = scratch_.logits,
-                                  .index = index});
-  if (end == 0) return;
-  encoder_.use(*pipelines_.argmax_parts)
-      .read(0, scratch_.logits)
-      .write(1, scratch_.best_values)
-      .write(2, scratch_.best_indices)
-      .value(3, ArgmaxArgs{.stride = static_cast<int>(s_.vocab), .limit = end})
-      .dispatch({.x = kArgmaxGroups, .y = static_cast<std::uint32_t>(rows)}, kArgmaxThreads);
-  encoder_.use(*pipelines_.argmax_join)
-      .read(0, scratch_.best_values)
-      .read(1, scratch_.best_indices)
-      .write(2, scratch_.best)
-      .dispatch({.x = static_cast<std::uint32_t>(rows)}, kSimd);
-}
-
-// Logits leave the device kLogitsRows at a time.
-void MetalBackend::head(const HeadBlock& block) {
-  const std::int64_t total = batch_.logits_rows();
-  const bool best = !block.best.empty();
-  for (std::int64_t first = 0; first < total; first += kLogitsRows) {
-    const std::int64_t rows = std::min(kLogitsRows, total - first);
-    choose(scratch_.wanted.from(first * 4), static_cast<int>(rows), best ? block.best_end : 0);
-    (void)finish();  // an error is kept for the step's own finish()
-    if (best) {
-      std::copy_n(scratch_.best.as<int>(), rows, block.best.begin() + first);
-    } else {
-      std::copy_n(scratch_.logits.as<float>(), rows * s_.vocab, block.logits.begin() + first * s_.vocab);
-    }
-  }
-}
-
 }  // namespace lily::metal

@@ -88,6 +88,9 @@ Result<Pipelines> Pipelines::compile(GpuDevice& device, bool small_groups) {
   compiler.compile(p.combine_rows, "combine_rows");
   compiler.compile(p.argmax_parts, "argmax_parts");
   compiler.compile(p.argmax_join, "argmax_join");
+  compiler.compile(p.find_largest, "find_largest");
+  compiler.compile(p.count_bins, "count_bins");
+  compiler.compile(p.collect_candidates, "collect_candidates");
   LILY_TRY_VOID(std::move(compiler).status());
   device.store_pipelines();
   return p;

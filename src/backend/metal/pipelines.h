@@ -58,6 +58,9 @@ struct Pipelines {
   Pipeline combine_rows;
   Pipeline argmax_parts;
   Pipeline argmax_join;
+  Pipeline find_largest;
+  Pipeline count_bins;
+  Pipeline collect_candidates;
 
   /// All of them, or the first that this device cannot run. `small_groups`: weights in groups of 32, else of
   /// 64.

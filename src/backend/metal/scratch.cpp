@@ -64,6 +64,14 @@ PrefillScratch place_prefill(Arena& arena, const Shapes& s, const DeviceWeights&
           .shared = arena.take<Half>(rows * std::max(s.shared_width, s.dense_width))};
 }
 
+CandidateScratch place_candidates(Arena& arena) {
+  return {.largest = arena.take<float>(kLogitsRows * kCandidateGroups),
+          .bins = arena.take<int>(kLogitsRows * kCandidateBins),
+          .counts = arena.take<int>(kLogitsRows),
+          .list = arena.take<ListedLogit>(kLogitsRows * kMostCandidates),
+          .left_out = arena.take<float>(kLogitsRows * kCandidateParts)};
+}
+
 }  // namespace
 
 std::int64_t most_tiles(const Shapes& shapes, std::int64_t rows) {
@@ -82,6 +90,7 @@ Scratch Scratch::place(Arena& arena, const Shapes& s, const DeviceWeights& weigh
           .best_values = arena.take<float>(kLogitsRows * kArgmaxGroups),
           .best_indices = arena.take<int>(kLogitsRows * kArgmaxGroups),
           .best = arena.take<int>(kLogitsRows),
+          .candidates = place_candidates(arena),
           .decode = place_decode(arena, s, weights, limits.decode_rows),
           .prefill = place_prefill(arena, s, weights, limits)};
 }

@@ -59,6 +59,14 @@ struct PrefillScratch {
   View expert_out;       ///< [P K, H] bf16
   View shared;           ///< [P, S or F] bf16
 };
+/// Of kLogitsRows rows each.
+struct CandidateScratch {
+  View largest;   ///< [kCandidateGroups]
+  View bins;      ///< [kCandidateBins]
+  View counts;    ///< listed
+  View list;      ///< [kMostCandidates]
+  View left_out;  ///< [kCandidateParts]: the largest logits that are not listed
+};
 struct Scratch {
   View residual;  ///< [P + D, H], prefill rows first
   View wanted;    ///< [P + D], rows whose logits are wanted
@@ -66,6 +74,7 @@ struct Scratch {
   View best_values;
   View best_indices;
   View best;  ///< [kLogitsRows]
+  CandidateScratch candidates;
   DecodeScratch decode;
   PrefillScratch prefill;
 

@@ -136,6 +136,14 @@ TEST(MetalBackend, ReusedSlotsAndPagesHoldNothingOfTheirPast) {
   testing::expect_reused_state_to_be_fresh(model, [&] { return make(model); });
 }
 
+// Of a vocabulary that has many more, and one that has fewer than are listed.
+TEST(MetalBackend, ListsTheLogitsNearTheLargest) {
+  for (const std::int64_t vocab : {150, 3000}) {
+    const RandomModel model({.hidden = 64, .vocab = vocab});
+    testing::expect_candidates(model, [&] { return make(model); });
+  }
+}
+
 TEST(MetalBackend, ChoosesTheLikeliestToken) {
   const RandomModel model({});
   testing::expect_likeliest_choice(model, [&] { return make(model); });

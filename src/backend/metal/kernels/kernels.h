@@ -192,6 +192,23 @@ struct ArgmaxArgs {
   int limit;
 };
 
+LILY_SHARED int kCandidateGroups = 32;  ///< threadgroups that share a row of logits
+LILY_SHARED int kCandidateThreads = 256;
+LILY_SHARED int kCandidateParts = kCandidateGroups * kCandidateThreads / kSimd;
+LILY_SHARED int kCandidateBins = 1024;
+LILY_SHARED float kBinsALogit = 32.0f;    ///< the largest logit and what is up to 32 below it
+LILY_SHARED int kWantedCandidates = 192;  ///< listed if bins end there, else up to kMostCandidates
+LILY_SHARED int kMostCandidates = 1024;
+LILY_SHARED float kUnusable = 1e30f;  ///< in place of a largest logit where one is no number
+struct CandidateArgs {
+  int stride;
+  int limit;
+};
+struct ListedLogit {
+  int id;
+  float logit;
+};
+
 /// Rows of a prefill segment.
 struct SegmentRows {
   int first_row;
