@@ -229,7 +229,7 @@ void MetalBackend::moe_block(const MoeBlock& block) {
   const auto& w = std::get<MoeOnDevice>(device_weights_->layers[static_cast<std::size_t>(block.layer)].mlp);
   if (prefill_rows() > 0) moe_prefill(w);
   if (decode_rows() > 0) moe_decode(w);
-  end_slice();
+  end_slice(block.layer);
 }
 
 MoeArgs MetalBackend::moe_args(const MoeOnDevice& w, int rows) const {
@@ -308,7 +308,7 @@ void MetalBackend::mlp_block(const MlpBlock& block) {
   const auto& w = std::get<MlpOnDevice>(device_weights_->layers[static_cast<std::size_t>(block.layer)].mlp);
   if (prefill_rows() > 0) mlp_prefill(w);
   if (decode_rows() > 0) mlp_decode(w);
-  end_slice();
+  end_slice(block.layer);
 }
 
 void MetalBackend::mlp_decode(const MlpOnDevice& w) {

@@ -1,7 +1,7 @@
-// The backend for Apple GPUs, real or emulated. A step is encoded block by block and submitted by finish();
-// host and device share memory, so state is copied by the host. Decoding rows take matrix-vector kernels and
-// keep f32 activations; prefill takes products of 8x8 matrices. What the blocks run is in blocks_decode.cpp,
-// blocks_prefill.cpp and head.cpp.
+// The backend for Apple GPUs, real or emulated. A step is encoded block by block and submitted in a few
+// lists; host and device share memory, so state is copied by the host. Decoding rows take matrix-vector
+// kernels and keep f32 activations; prefill takes products of 8x8 matrices. What the blocks run is in
+// blocks_decode.cpp, blocks_prefill.cpp and head.cpp.
 #pragma once
 
 #include <memory>
@@ -47,7 +47,8 @@ class MetalBackend final : public Backend {
   void read_page(PageId page, std::span<std::byte> out) override;
   void write_page(PageId page, std::span<const std::byte> in) override;
 
-  /// Levels and dispatches encoded so far, for tests and accounts.
+  /// Lists handed over, levels and dispatches encoded so far, for tests and accounts.
+  [[nodiscard]] std::int64_t lists() const { return encoder_.lists(); }
   [[nodiscard]] std::int64_t levels() const { return encoder_.levels(); }
   [[nodiscard]] std::int64_t dispatches() const { return encoder_.dispatches(); }
 
@@ -129,8 +130,9 @@ class MetalBackend final : public Backend {
   [[nodiscard]] int expert_tile_rows() const;
   void sort_rows();
   void expert_products(const MoeOnDevice& w);
-  /// Hands over long prefill steps layer by layer, so that the device starts early and no list takes seconds.
-  void end_slice();
+  /// After a layer: hands over the first layers of a step, so that the device starts early, and long prefill
+  /// steps layer by layer, so that no list takes seconds.
+  void end_slice(int layer);
   /// Of the rows of the residual stream that `index` names.
   void compute_logits(const View& index, int rows);
   void choose(int rows, TokenId end);

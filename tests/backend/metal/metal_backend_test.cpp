@@ -168,6 +168,30 @@ TEST(MetalBackend, EncodesTheLevelsOfTheAccount) {
   EXPECT_EQ(levels_of(66, 1), 2 * 6 + 2 * 8 + 4);  // two ranges of keys, to be joined
 }
 
+// The device has the first layers while the host encodes the others.
+TEST(MetalBackend, HandsTheFirstLayersOverBeforeTheOthersAreEncoded) {
+  const RandomModel model({.attention = {false, true, false}});
+  const ModelWeights& weights = model.weights();
+  const auto backend = make(model);
+  auto& metal = dynamic_cast<metal::MetalBackend&>(*backend);
+  const auto tokens = random_tokens(2, 150, 2);
+  Timeline timeline{.pages = {0}, .slot = 0};
+  const Batch batch{.segments = {timeline.extend(std::span(tokens).first(1), Logits::kLast)}};
+  const LayerWeights& first = weights.layers.front();
+  backend->begin(batch);
+  backend->embed({.embed_tokens = weights.embed_tokens});
+  backend->recurrent_block(
+      {.layer = 0, .linear_index = 0, .weights = std::get<RecurrentWeights>(first.mixer)});
+  EXPECT_EQ(metal.lists(), 0);
+  backend->moe_block({.layer = 0, .weights = std::get<MoeWeights>(first.mlp)});
+  EXPECT_EQ(metal.lists(), 1);
+  ASSERT_TRUE(backend->finish().ok());
+  EXPECT_EQ(metal.lists(), 1);
+
+  run_step(*backend, weights, {timeline.extend(std::span(tokens).last(1), Logits::kLast)});
+  EXPECT_EQ(metal.lists(), 1 + 2);  // the other two layers and the head are one
+}
+
 TEST(MetalBackend, RefusesWhatItCannotRun) {
   const RandomModel model({});
   const auto error_of = [&](const BackendOptions& options, const ModelWeights& weights,
