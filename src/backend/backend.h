@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -149,6 +150,10 @@ class Backend {
 
   /// Rows that a step may have: the limit it was made with, or its own choice.
   [[nodiscard]] virtual std::int64_t max_rows() const = 0;
+
+  /// Multiply-adds a second that registers reach with the instruction of this backend's products, on what a
+  /// step runs on: the bound of prompts. Measured by the call; none where a backend cannot.
+  [[nodiscard]] virtual std::optional<double> measure_arithmetic() { return std::nullopt; }
 
   /// Starts a step. CHECKs that it fits the limits; every slot's state must match its segment's position.
   virtual void begin(const Batch& batch) = 0;

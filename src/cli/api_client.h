@@ -16,7 +16,7 @@ class ApiClient {
   /// token; empty: none is.
   static Result<ApiClient> create(const std::string& base, const std::string& key_file);
 
-  /// The JSON answer of `path` ("/models"). Any status but 200 is an error that quotes the answer.
+  /// The JSON answer of `path` ("/models"). A bad status is an error that quotes the answer.
   [[nodiscard]] Result<nlohmann::json> get(const std::string& path) const;
   [[nodiscard]] Result<nlohmann::json> post(const std::string& path, const nlohmann::json& body) const;
   /// A streamed answer: `on_event` gets the data of each server-sent event but the last, "[DONE]".
@@ -26,9 +26,11 @@ class ApiClient {
   [[nodiscard]] const std::string& base() const { return base_; }
 
  private:
-  using OnData = std::function<bool(std::string_view)>;
-  /// `body` null: a GET. `on_data` gets the pieces of a 200; returning false ends the request.
+  using OnData = std::function<Result<void>(std::string_view)>;
+  /// `body` null: a GET. `on_data` gets the pieces of a good answer; its error ends the request.
   Result<void> request(const std::string& path, const std::string* body, const OnData& on_data) const;
+  /// The same, for an answer that is read as a whole.
+  [[nodiscard]] Result<nlohmann::json> request_json(const std::string& path, const std::string* body) const;
 
   std::string base_;  // without a slash at the end, with /v1
   std::string key_;

@@ -108,6 +108,8 @@ Result<void> measure_model(const Options& options, BenchmarkOptions& benchmark, 
   report.backend = model->backend().description();
   benchmark.progress("measuring memory");
   LILY_TRY(report.bandwidth, measure_bandwidth(*model, opening.backend.threads));
+  benchmark.progress("measuring arithmetic");
+  report.arithmetic = model->backend().measure_arithmetic().value_or(0);
   LILY_TRY(report.rows, run_benchmark(*model, benchmark));
   report.planned = model->memory_plan().total();
   report.memory = memory_use();

@@ -22,6 +22,11 @@ std::string share_of_bandwidth(const BenchReport& report, const BenchmarkRow& ro
   return fmt::format("{:.0f} %", 100 * row.bytes_per_second() / report.bandwidth);
 }
 
+std::string share_of_arithmetic(const BenchReport& report, const BenchmarkRow& row) {
+  if (report.arithmetic <= 0 || row.multiplies_per_token <= 0) return "-";
+  return fmt::format("{:.0f} %", 100 * row.multiplies_per_second() / report.arithmetic);
+}
+
 // A step's time: of every stream one token.
 double step_milliseconds(const BenchmarkRow& row) {
   return 1e3 * static_cast<double>(row.shape.streams) / row.decode_tokens_per_second();
@@ -30,6 +35,9 @@ double step_milliseconds(const BenchmarkRow& row) {
 std::string heading(const BenchReport& report) {
   std::string text = fmt::format("{} on {}", report.model, report.backend);
   if (report.bandwidth > 0) text += fmt::format(", memory read at {:.1f} GB/s", report.bandwidth / 1e9);
+  if (report.arithmetic > 0) {
+    text += fmt::format(", registers multiplied at {:.1f} G multiply-adds/s", report.arithmetic / 1e9);
+  }
   return text;
 }
 
@@ -51,17 +59,17 @@ std::string left_out_lines(const BenchReport& report) {
 
 std::string bench_text(const BenchReport& report) {
   std::string text = heading(report) + "\n" + memory_line(report) + "\n";
-  text += fmt::format("{:>8} {:>8} {:>7} {:>14} {:>12} {:>13} {:>9} {:>9} {:>7} {:>12} {:>7}\n", "cached",
-                      "prompt", "streams", "prefill tok/s", "first token", "decode tok/s", "ms/step",
-                      "MB/token", "GB/s", "of bandwidth", "spread");
+  text += fmt::format("{:>8} {:>8} {:>7} {:>14} {:>13} {:>12} {:>13} {:>9} {:>9} {:>7} {:>12} {:>7}\n",
+                      "cached", "prompt", "streams", "prefill tok/s", "of arithmetic", "first token",
+                      "decode tok/s", "ms/step", "MB/token", "GB/s", "of bandwidth", "spread");
   for (const BenchmarkRow& row : report.rows) {
     const bool bytes = row.bytes_per_token > 0;
     const std::string refused = row.refused();
     text += fmt::format(
-        "{:>8} {:>8} {:>7} {:>14.1f} {:>10.3f} s {:>13.2f} {:>9.2f} {:>9} {:>7} {:>12} {:>5.1f} %{}\n",
+        "{:>8} {:>8} {:>7} {:>14.1f} {:>13} {:>10.3f} s {:>13.2f} {:>9.2f} {:>9} {:>7} {:>12} {:>5.1f} %{}\n",
         row.shape.cached, row.shape.prompt, row.shape.streams, row.prefill_tokens_per_second(),
-        row.prefill_seconds(), row.decode_tokens_per_second(), step_milliseconds(row),
-        bytes ? fmt::format("{:.1f}", row.bytes_per_token / 1e6) : "-",
+        share_of_arithmetic(report, row), row.prefill_seconds(), row.decode_tokens_per_second(),
+        step_milliseconds(row), bytes ? fmt::format("{:.1f}", row.bytes_per_token / 1e6) : "-",
         bytes ? fmt::format("{:.1f}", row.bytes_per_second() / 1e9) : "-", share_of_bandwidth(report, row),
         100 * row.spread(), refused.empty() ? "" : "  refused: " + refused);
   }
@@ -72,18 +80,20 @@ std::string bench_markdown(const BenchReport& report) {
   std::string text = fmt::format("{}; lily {} {}; {} steps, {} rounds\n\n", heading(report), version(),
                                  commit(), report.decode, report.rounds);
   text +=
-      "| cached | prompt | streams | prefill, tok/s | first token, s | decoding, tok/s | ms a step | of "
+      "| cached | prompt | streams | prefill, tok/s | of arithmetic | first token, s | decoding, tok/s | ms "
+      "a step | of "
       "bandwidth "
-      "|\n|---|---|---|---|---|---|---|---|\n";
+      "|\n|---|---|---|---|---|---|---|---|---|\n";
   for (const BenchmarkRow& row : report.rows) {
     text += fmt::format("| {} | {} | {} | ", row.shape.cached, row.shape.prompt, row.shape.streams);
     if (const std::string refused = row.refused(); !refused.empty()) {
-      text += fmt::format("refused: {} | | | | |\n", refused);
+      text += fmt::format("refused: {} | | | | | |\n", refused);
       continue;
     }
-    text += fmt::format("{:.1f} | {:.3f} | {:.2f} | {:.2f} | {} |\n", row.prefill_tokens_per_second(),
-                        row.prefill_seconds(), row.decode_tokens_per_second(), step_milliseconds(row),
-                        share_of_bandwidth(report, row));
+    text +=
+        fmt::format("{:.1f} | {} | {:.3f} | {:.2f} | {:.2f} | {} |\n", row.prefill_tokens_per_second(),
+                    share_of_arithmetic(report, row), row.prefill_seconds(), row.decode_tokens_per_second(),
+                    step_milliseconds(row), share_of_bandwidth(report, row));
   }
   const std::string after = memory_line(report) + left_out_lines(report);
   return after.empty() ? text : text + "\n" + after;
@@ -92,12 +102,14 @@ std::string bench_markdown(const BenchReport& report) {
 std::string bench_csv(const BenchReport& report) {
   std::string text =
       "cached,prompt,streams,prefill_tok_s,prefill_s,decode_tok_s,bytes_per_token,bytes_per_s,"
-      "bandwidth_bytes_per_s,spread,refused\n";
+      "bandwidth_bytes_per_s,spread,refused,multiplies_per_token,multiplies_per_s,arithmetic_multiplies_per_"
+      "s\n";
   for (const BenchmarkRow& row : report.rows) {
-    text += fmt::format("{},{},{},{},{},{},{},{},{},{},{}\n", row.shape.cached, row.shape.prompt,
+    text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", row.shape.cached, row.shape.prompt,
                         row.shape.streams, row.prefill_tokens_per_second(), row.prefill_seconds(),
                         row.decode_tokens_per_second(), row.bytes_per_token, row.bytes_per_second(),
-                        report.bandwidth, row.spread(), row.refused());
+                        report.bandwidth, row.spread(), row.refused(), row.multiplies_per_token,
+                        row.multiplies_per_second(), report.arithmetic);
   }
   return text;
 }
@@ -112,6 +124,7 @@ std::string bench_json(const BenchReport& report) {
                                  {"rounds", report.rounds},
                                  {"load_seconds", report.load_seconds},
                                  {"bandwidth_bytes_per_second", report.bandwidth},
+                                 {"arithmetic_multiplies_per_second", report.arithmetic},
                                  {"planned_bytes", report.planned},
                                  {"resident_bytes", report.memory.resident},
                                  {"peak_bytes", report.memory.peak},
@@ -135,6 +148,8 @@ std::string bench_json(const BenchReport& report) {
                             {"decode_tokens_per_second", row.decode_tokens_per_second()},
                             {"bytes_per_token", row.bytes_per_token},
                             {"bytes_per_second", row.bytes_per_second()},
+                            {"multiplies_per_token", row.multiplies_per_token},
+                            {"multiplies_per_second", row.multiplies_per_second()},
                             {"spread", row.spread()},
                             {"refused", row.refused()},
                             {"tokens", row.runs.front().tokens},

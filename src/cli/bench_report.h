@@ -17,6 +17,7 @@ struct BenchReport {
   std::int64_t rounds = 0;
   double load_seconds = 0;   ///< opening the model; 0: a server's, not measured
   double bandwidth = 0;      ///< bytes a second; 0: not measured
+  double arithmetic = 0;     ///< multiply-adds a second that registers reach; 0: not measured
   std::int64_t planned = 0;  ///< most bytes that may be resident
   MemoryUse memory = {};     ///< after the last run
   std::vector<BenchmarkRow> rows = {};

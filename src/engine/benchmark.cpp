@@ -152,6 +152,9 @@ double BenchmarkRow::decode_tokens_per_second() const {
 double BenchmarkRow::bytes_per_second() const {
   return bytes_per_token * decode_tokens_per_second();
 }
+double BenchmarkRow::multiplies_per_second() const {
+  return multiplies_per_token * prefill_tokens_per_second();
+}
 double BenchmarkRow::spread() const {
   return std::max(spread_of(runs, prefill_of), spread_of(runs, decode_of));
 }
@@ -183,7 +186,9 @@ Result<std::vector<BenchmarkRow>> run_benchmark(LoadedModel& model, const Benchm
   for (const BenchmarkShape& shape : options.shapes) {
     LILY_TRY_VOID(check_shape(model, shape, options.decode));
     const std::int64_t middle = longest(shape, options.decode / 2);
-    rows.push_back({.shape = shape, .bytes_per_token = shape.streams == 1 ? decode_bytes(model, middle) : 0});
+    rows.push_back({.shape = shape,
+                    .bytes_per_token = shape.streams == 1 ? decode_bytes(model, middle) : 0,
+                    .multiplies_per_token = prompt_multiplies(model.weights())});
   }
   Timed timed(model, options);
   LILY_TRY_VOID(run_rounds(
@@ -224,6 +229,11 @@ double decode_bytes(LoadedModel& model, std::int64_t position) {
   const double kv_row =
       static_cast<double>(model.backend().page_bytes()) / static_cast<double>(kKvPageTokens);
   return weights + state + kv_row * static_cast<double>(position);
+}
+
+double prompt_multiplies(const ModelWeights& weights) {
+  const WeightParts active = weights.active_parameters();
+  return static_cast<double>(active.total() - active.norms - active.head);
 }
 
 double median(std::vector<double> values) {

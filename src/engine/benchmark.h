@@ -52,12 +52,15 @@ struct BenchmarkRow {
   /// A decode step has to move, at the middle of the timed steps; 0 where that depends on what is decoded
   /// (several streams share the experts they have in common).
   double bytes_per_token = 0;
+  /// Multiply-adds of a prompt token: prompt_multiplies(); 0 where the model is not ours.
+  double multiplies_per_token = 0;
 
   [[nodiscard]] double prefill_seconds() const;  ///< median over the runs
   [[nodiscard]] double decode_seconds() const;   ///< median over the runs, of all timed steps
   [[nodiscard]] double prefill_tokens_per_second() const;
   [[nodiscard]] double decode_tokens_per_second() const;  ///< of all streams
   [[nodiscard]] double bytes_per_second() const;
+  [[nodiscard]] double multiplies_per_second() const;  ///< of the prompts
   /// Largest over smallest time of a run, minus 1, of prefill or decode, whichever is worse.
   [[nodiscard]] double spread() const;
   /// Why the row must not be quoted: its runs took different times or gave different tokens. Empty: it may.
@@ -92,6 +95,11 @@ struct BenchmarkRoom {
 /// Bytes a decode step at `position` has to move: weights read once, recurrent state read and written, K/V
 /// rows read.
 [[nodiscard]] double decode_bytes(LoadedModel& model, std::int64_t position);
+
+/// Multiply-adds of the layers' products for one prompt token: a parameter each, of the experts those that a
+/// token is sent to. Not counted: the head, which a prompt needs once, and what has no weights, attention
+/// over the rows behind it above all.
+[[nodiscard]] double prompt_multiplies(const ModelWeights& weights);
 
 [[nodiscard]] double median(std::vector<double> values);
 

@@ -1,15 +1,15 @@
-// HTTP(S) GET, with retries: libcurl behind two calls.
+// HTTP(S) GET, with retries.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <span>
 #include <string>
 
 #include "base/result.h"
+#include "hub/http_connection.h"
 
 namespace lily {
 
@@ -37,11 +37,6 @@ using HttpSink = std::function<Result<void>(std::int64_t offset, std::span<const
 class HttpClient {
  public:
   explicit HttpClient(HttpOptions options);
-  HttpClient(HttpClient&&) noexcept;
-  HttpClient& operator=(HttpClient&&) = delete;
-  HttpClient(const HttpClient&) = delete;
-  HttpClient& operator=(const HttpClient&) = delete;
-  ~HttpClient();
 
   /// A body of at most `limit` bytes.
   Result<std::string> get(const std::string& url, std::size_t limit);
@@ -50,8 +45,9 @@ class HttpClient {
   Result<void> get_range(const HttpRange& range, const HttpSink& sink);
 
  private:
-  struct Connection;
-  std::unique_ptr<Connection> connection_;
+  void pause(int attempt) const;
+
+  HttpConnection connection_;
 };
 
 /// For a path or, with `slashes` false, one segment of it.

@@ -286,6 +286,16 @@ class Bench(Folder):
             self.assertIn(f"{row['decode_tokens_per_second']:.2f}", table)
             self.assertIn(f"0,{row['prompt']},1,{row['prefill_tokens_per_second']}"[:14], "\n".join(lines))
         self.assertGreater(report["bandwidth_bytes_per_second"], 0)
+        peak = report["arithmetic_multiplies_per_second"]
+        self.assertGreater(peak, 0)
+        columns = lines[0].split(",")
+        for row, line, shown in zip(report["rows"], lines[1:], table.splitlines()[-2:]):
+            rate = row["multiplies_per_token"] * row["prefill_tokens_per_second"]
+            self.assertAlmostEqual(row["multiplies_per_second"] / rate, 1)
+            values = dict(zip(columns, line.split(",")))
+            self.assertAlmostEqual(float(values["multiplies_per_s"]) / rate, 1)
+            self.assertAlmostEqual(float(values["arithmetic_multiplies_per_s"]) / peak, 1)
+            self.assertIn(f" {100 * rate / peak:.0f} % ", shown)
         self.assertGreater(report["planned_bytes"], 0)
         self.assertGreaterEqual(report["resident_bytes"], report["mapped_file_bytes"])
         self.assertGreaterEqual(report["peak_bytes"], report["resident_bytes"])

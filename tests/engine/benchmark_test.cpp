@@ -44,6 +44,25 @@ TEST(Benchmark, RowsAreMediansOverTheirRuns) {
   EXPECT_DOUBLE_EQ(row.spread(), 3);
 }
 
+TEST(Benchmark, APromptTokenIsMultipliedWithWhatItIsSentThrough) {
+  const auto model = tiny();
+  ASSERT_NE(model, nullptr);
+  const Shapes& s = model->shapes();
+  const std::int64_t recurrent =
+      s.hidden * (s.conv_channels() + 2 * s.linear_value_dim() + 2 * s.linear_value_heads);
+  const std::int64_t attention = s.hidden * (3 * s.query_dim() + 2 * s.kv_dim());
+  const std::int64_t moe =
+      s.hidden * (s.experts + 1 + 3 * s.experts_per_token * s.expert_width + 3 * s.shared_width);
+  const auto products = static_cast<double>(s.linear_layers * recurrent + s.attention_layers * attention +
+                                            (s.linear_layers + s.attention_layers) * moe);
+  const double counted = prompt_multiplies(model->weights());
+  EXPECT_GE(counted, products);
+  EXPECT_LT(counted, 1.01 * products);  // gains, taps and gates of the mixers
+  const BenchmarkRow row{
+      .shape = {.prompt = 100}, .runs = {{.read = 100, .prefill_seconds = 2}}, .multiplies_per_token = 3e9};
+  EXPECT_DOUBLE_EQ(row.multiplies_per_second(), 150e9);
+}
+
 TEST(Benchmark, RowsWhoseRunsDifferAreRefused) {
   const BenchmarkRun run{
       .read = 8, .prefill_seconds = 1, .decode_seconds = 1, .decoded = 1, .tokens = {1, 2}};

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "backend/cpu/arithmetic.h"
 #include "backend/cpu/isa.h"
 
 namespace lily::cpu {
@@ -91,6 +92,11 @@ std::string CpuBackend::description() const {
   return fmt::format("cpu ({}, {} thread{}, {} activations, {} K/V)", kernels_.description, pool_.size(),
                      pool_.size() == 1 ? "" : "s", exact_ ? "f32" : "integer",
                      kv_type_name(memory_.kv_type()));
+}
+
+std::optional<double> CpuBackend::measure_arithmetic() {
+  return measure_multiply_rate(exact_ ? kernels_.multiply_registers_exact : kernels_.multiply_registers,
+                               pool_);
 }
 
 std::vector<Ablation> CpuBackend::ablations() const {

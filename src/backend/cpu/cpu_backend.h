@@ -34,6 +34,7 @@ class CpuBackend final : public Backend {
   [[nodiscard]] std::string description() const override;
   [[nodiscard]] std::vector<Ablation> ablations() const override;
   [[nodiscard]] std::int64_t max_rows() const override { return limits_.max_rows; }
+  [[nodiscard]] std::optional<double> measure_arithmetic() override;
   void begin(const Batch& batch) override;
   void embed(const EmbedBlock& block) override;
   void recurrent_block(const RecurrentBlock& block) override;

@@ -61,6 +61,16 @@ LILY_INLINE void dot_tile(const Tile& tile, const std::int8_t* const (&x)[kToken
   }
 }
 
+constexpr int kDotChains = 8;
+LILY_INLINE I32 dot_step(I32 sum, U32 codes, U32 x) {  // sums of 16 bits
+  const __m256i products =
+      _mm256_maddubs_epi16(reinterpret_cast<__m256i>(codes), reinterpret_cast<__m256i>(x));
+  return reinterpret_cast<I32>(_mm256_add_epi16(reinterpret_cast<__m256i>(sum), products));
+}
+LILY_INLINE I32 total_of(I32 sum) {
+  return reinterpret_cast<I32>(_mm256_madd_epi16(reinterpret_cast<__m256i>(sum), _mm256_set1_epi16(1)));
+}
+
 // The 32 bytes of a group of 4-bit codes; four products of at most 15 * 127 fit in 16 bits.
 LILY_INLINE __m256i dot_group_4bit(__m256i codes, __m256i even, __m256i odd) {
   const __m256i nibble = _mm256_set1_epi8(0x0f);

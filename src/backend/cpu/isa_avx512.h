@@ -50,6 +50,15 @@ LILY_INLINE void dot_tile(const Tile& tile, const std::int8_t* const (&x)[kToken
   for (int t = 0; t < kTokens; ++t) sum[t] = reinterpret_cast<I32>(acc[t]);
 }
 
+constexpr int kDotChains = 12;
+LILY_INLINE I32 dot_step(I32 sum, U32 codes, U32 x) {
+  return reinterpret_cast<I32>(_mm512_dpbusd_epi32(
+      reinterpret_cast<__m512i>(sum), reinterpret_cast<__m512i>(codes), reinterpret_cast<__m512i>(x)));
+}
+LILY_INLINE I32 total_of(I32 sum) {
+  return sum;
+}
+
 /// Lane l of entry p: 2 p + l / 8, which spreads the factors of groups 2 p and 2 p + 1 over the lanes of
 /// their codes.
 struct PairIndex {

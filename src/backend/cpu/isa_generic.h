@@ -49,6 +49,15 @@ LILY_INLINE void dot_tile(const Tile& tile, const std::int8_t* const (&x)[kToken
   }
 }
 
+constexpr int kDotChains = 4;
+LILY_INLINE I32 dot_step(I32 sum, U32 codes, U32 x) {
+  sum += dot_two(codes & 0x00ff00ffU, x & 0x00ff00ffU);
+  return sum + dot_two((codes >> 8) & 0x00ff00ffU, (x >> 8) & 0x00ff00ffU);
+}
+LILY_INLINE I32 total_of(I32 sum) {
+  return sum;
+}
+
 template <int kBits>
 LILY_INLINE std::int32_t dot_group(const std::byte* codes, const DecodePlane& x, std::int64_t g) {
   std::int32_t sum = 0;

@@ -80,6 +80,15 @@ LILY_INLINE void dot_tile(const Tile& tile, const std::int8_t* const (&x)[kToken
   for (int t = 0; t < kTokens; ++t) sum[t] += reinterpret_cast<I32>(total<kBits>(acc[t]));
 }
 
+constexpr int kDotChains = 12;
+LILY_INLINE I32 dot_step(I32 sum, U32 codes, U32 x) {
+  return reinterpret_cast<I32>(vdotq_s32(reinterpret_cast<int32x4_t>(sum), reinterpret_cast<int8x16_t>(codes),
+                                         reinterpret_cast<int8x16_t>(x)));
+}
+LILY_INLINE I32 total_of(I32 sum) {
+  return sum;
+}
+
 /// Four partial sums of one group of a row.
 template <int kBits>
 LILY_INLINE int32x4_t dot_group(const std::byte* row, const DecodePlane& x, std::int64_t g) {

@@ -211,6 +211,12 @@ struct AttendArgs {
   return 2 * kAttentionTile * 256 + kAttentionQueries * kAttentionTile;
 }
 
+/// What multiplying ones by ones in registers came to.
+struct Multiplied {
+  std::int64_t count;  ///< multiply-adds
+  double sum;          ///< of what they added up; the same number, as long as 1024 rounds do not overflow
+};
+
 struct Kernels {
   const char* isa;          ///< the option's value: "avx512"
   const char* description;  ///< "AVX-512 VNNI"
@@ -240,6 +246,10 @@ struct Kernels {
   void (*attend_q8)(const AttendArgs& args);
   /// out = factor * x * sigmoid(gate), n a multiple of 64.
   void (*gate_output)(const float* x, float factor, const float* gate, std::int64_t n, float* out);
+  // How fast a thread multiplies and adds without touching memory, by the instruction of the integer products
+  // and by that of matmul_exact.
+  Multiplied (*multiply_registers)(std::int64_t rounds);
+  Multiplied (*multiply_registers_exact)(std::int64_t rounds);
 };
 
 /// The attention of a type of cache.

@@ -21,6 +21,7 @@ const Kernels& amx_kernels() {
     kernels.matmul_prefill = matmul_prefill_amx;
     kernels.attend_bf16 = attend_bf16;
     kernels.attend_q8 = attend_q8;
+    kernels.multiply_registers = multiply_registers_amx;
     return kernels;
   }();
   return kKernels;

@@ -353,5 +353,34 @@ void matmul_prefill_amx(const MatmulArgs& a) {
   _tile_release();
 }
 
+// ---- the peak ----
+
+/// multiply_registers() in tiles: the four products of multiply_block, of ones.
+Multiplied multiply_registers_amx(std::int64_t rounds) {
+  const TileConfig config;
+  _tile_loadconfig(&config);
+  alignas(64) std::uint16_t ones[kTileBytes / 2];
+  for (std::uint16_t& one : ones) one = 0x3f80;
+  _tile_loadd(4, ones, 64);
+  _tile_loadd(5, ones, 64);
+  _tile_loadd(6, ones, 64);
+  _tile_loadd(7, ones, 64);
+  zero_sums<true>();
+  for (std::int64_t i = 0; i < rounds; ++i) {
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  BlockSums s;
+  store_sums<true>(s);
+  _tile_release();
+  constexpr std::int64_t kOfRound = kBlock * kBlock * 2 * kTileRows;  // 32 inputs
+  Multiplied done{.count = rounds * kOfRound, .sum = 0};
+  const float* sums = &s.sums[0][0][0][0];
+  for (int j = 0; j < kBlock * kBlock; ++j) done.sum += static_cast<double>(sums[j]);
+  return done;
+}
+
 }  // namespace
 }  // namespace lily::cpu

@@ -8,6 +8,9 @@
 //  - dot_tile<bits, tokens>(tile, x, sum): sum[t], lane r += codes of row r times the 64 codes at x[t].
 //  - decode_rows<bits, precision, rows>(w, x, y): y[r] = row r of w times one token.
 //  - widen_bytes(p): lane i = byte i.
+//  - dot_step(sum, codes, x): sum plus the four codes of each dword times the four bytes of x, as dot_tile
+//  adds up
+//    4-bit codes; total_of(sum): as one number a lane. kDotChains sums keep the instruction busy.
 #pragma once
 
 #include "backend/cpu/kernels.h"

@@ -1,6 +1,7 @@
 // The kernel table of the instruction set being compiled.
 #pragma once
 
+#include "backend/cpu/arithmetic_impl.h"
 #include "backend/cpu/attention_impl.h"
 #include "backend/cpu/delta_impl.h"
 #include "backend/cpu/elementwise_impl.h"
@@ -28,7 +29,9 @@ constexpr Kernels make_kernels(const char* isa, const char* description) {
           .attend_f32 = attend_widened<KvType::kF32>,
           .attend_bf16 = attend_widened<KvType::kBf16>,
           .attend_q8 = attend_widened<KvType::kQ8>,
-          .gate_output = gate_output};
+          .gate_output = gate_output,
+          .multiply_registers = multiply_registers,
+          .multiply_registers_exact = multiply_registers_exact};
 }
 
 }  // namespace

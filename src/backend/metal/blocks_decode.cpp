@@ -226,10 +226,10 @@ void MetalBackend::attend_ranges(const AttentionArgs& args, std::int64_t tiles) 
 // ---- mixture of experts
 
 void MetalBackend::moe_block(const MoeBlock& block) {
-  const MoeOnDevice& w = device_weights_->layers[static_cast<std::size_t>(block.layer)].moe;
+  const auto& w = std::get<MoeOnDevice>(device_weights_->layers[static_cast<std::size_t>(block.layer)].mlp);
   if (prefill_rows() > 0) moe_prefill(w);
   if (decode_rows() > 0) moe_decode(w);
-  end_slice();
+  end_slice(block.layer);
 }
 
 MoeArgs MetalBackend::moe_args(const MoeOnDevice& w, int rows) const {
@@ -247,19 +247,25 @@ void MetalBackend::moe_decode(const MoeOnDevice& w) {
   const DecodeScratch& d = scratch_.decode;
   const MoeArgs args = moe_args(w, decode_rows());
   project(w.router, {.x = decode_residual(), .rows = args.rows, .gain = w.norm, .out = d.logits});
-  // Beside the router, on its level.
-  encoder_.use(*pipelines_.gated[bits_index(w.shared_gate.bits)][bits_index(w.shared_up.bits)])
-      .read(0, decode_residual())
-      .constants(1, w.norm);
-  bind(2, w.shared_gate);
-  bind(5, w.shared_up);
-  encoder_.write(8, d.shared)
-      .value(9, GatedArgs{.in = args.hidden, .out = args.shared_width, .rows = args.rows, .eps = args.eps})
-      .dispatch({.x = groups_of(rows_of_group(args.hidden, kGatedColumns), args.shared_width),
-                 .y = static_cast<std::uint32_t>(args.rows)},
-                kThreads);
+  expand(w.norm, w.shared_gate, w.shared_up, d.shared);  // beside the router, on its level
   experts_in(w, args);
   experts_out(w, args);
+}
+
+void MetalBackend::expand(const View& norm, const Matrix& gate, const Matrix& up, const View& out) {
+  encoder_.use(*pipelines_.gated[bits_index(gate.bits)][bits_index(up.bits)])
+      .read(0, decode_residual())
+      .constants(1, norm);
+  bind(2, gate);
+  bind(5, up);
+  encoder_.write(8, out)
+      .value(9, GatedArgs{.in = static_cast<int>(gate.in),
+                          .out = static_cast<int>(gate.out),
+                          .rows = decode_rows(),
+                          .eps = s_.rms_norm_eps})
+      .dispatch({.x = groups_of(rows_of_group(gate.in, kGatedColumns), gate.out),
+                 .y = static_cast<std::uint32_t>(decode_rows())},
+                kThreads);
 }
 
 void MetalBackend::experts_in(const MoeOnDevice& w, const MoeArgs& args) {
@@ -296,47 +302,20 @@ void MetalBackend::experts_out(const MoeOnDevice& w, const MoeArgs& args) {
                 static_cast<std::uint32_t>((args.experts_per_token + 1) * kSimd));
 }
 
-// check_supported() lets no dense model in.
+// ---- dense feed-forward
+
 void MetalBackend::mlp_block(const MlpBlock& block) {
-  LILY_CHECK(false, "dense feed-forward in layer {}", block.layer);
+  const auto& w = std::get<MlpOnDevice>(device_weights_->layers[static_cast<std::size_t>(block.layer)].mlp);
+  if (prefill_rows() > 0) mlp_prefill(w);
+  if (decode_rows() > 0) mlp_decode(w);
+  end_slice(block.layer);
 }
 
-// ---- head
-
-void MetalBackend::choose(const View& index, int rows, TokenId end) {
-  project(device_weights_->head, {.x = scratch_.residual,
-                                  .rows = rows,
-                                  .gain = device_weights_->norm,
-                                  .out = scratch_.logits,
-                                  .index = index});
-  if (end == 0) return;
-  encoder_.use(*pipelines_.argmax_parts)
-      .read(0, scratch_.logits)
-      .write(1, scratch_.best_values)
-      .write(2, scratch_.best_indices)
-      .value(3, ArgmaxArgs{.stride = static_cast<int>(s_.vocab), .limit = end})
-      .dispatch({.x = kArgmaxGroups, .y = static_cast<std::uint32_t>(rows)}, kArgmaxThreads);
-  encoder_.use(*pipelines_.argmax_join)
-      .read(0, scratch_.best_values)
-      .read(1, scratch_.best_indices)
-      .write(2, scratch_.best)
-      .dispatch({.x = static_cast<std::uint32_t>(rows)}, kSimd);
-}
-
-// Logits leave the device kLogitsRows at a time.
-void MetalBackend::head(const HeadBlock& block) {
-  const std::int64_t total = batch_.logits_rows();
-  const bool best = !block.best.empty();
-  for (std::int64_t first = 0; first < total; first += kLogitsRows) {
-    const std::int64_t rows = std::min(kLogitsRows, total - first);
-    choose(scratch_.wanted.from(first * 4), static_cast<int>(rows), best ? block.best_end : 0);
-    (void)finish();  // an error is kept for the step's own finish()
-    if (best) {
-      std::copy_n(scratch_.best.as<int>(), rows, block.best.begin() + first);
-    } else {
-      std::copy_n(scratch_.logits.as<float>(), rows * s_.vocab, block.logits.begin() + first * s_.vocab);
-    }
-  }
+void MetalBackend::mlp_decode(const MlpOnDevice& w) {
+  const View& expanded = scratch_.decode.shared;
+  expand(w.norm, w.gate, w.up, expanded);
+  encoder_.use(*pipelines_.add_plain[bits_index(w.down.bits)][tokens_index(decode_rows())]);
+  add_product(w.down, expanded, 0);
 }
 
 }  // namespace lily::metal

@@ -1,4 +1,6 @@
 // The blocks for prefill rows: which kernels run, on what.
+#include <algorithm>
+
 #include "backend/metal/metal_backend.h"
 
 namespace lily::metal {
@@ -7,6 +9,9 @@ namespace {
 // macOS ends lists that keep the GPU for some seconds, and a list is encoded before the device sees it. From
 // this many rows on a layer takes long enough to be a list of its own.
 constexpr int kSliceRows = 256;
+// The part of the layers that a shorter step hands over first, so that the device works while the others are
+// encoded: long enough to keep it busy meanwhile, and the only list more.
+constexpr std::int64_t kFirstShare = 8;
 
 std::size_t height_index(int tile_rows) {
   return tile_rows == kTallTileRows ? 1 : 0;
@@ -14,8 +19,9 @@ std::size_t height_index(int tile_rows) {
 
 }  // namespace
 
-void MetalBackend::end_slice() {
-  if (prefill_rows() >= kSliceRows) encoder_.submit();
+void MetalBackend::end_slice(int layer) {
+  const std::int64_t first = std::max<std::int64_t>(1, s_.layers / kFirstShare);
+  if (prefill_rows() >= kSliceRows || layer + 1 == first) encoder_.submit();
 }
 
 // ---- products
@@ -203,6 +209,13 @@ void MetalBackend::moe_prefill(const MoeOnDevice& w) {
                             .experts_per_token = static_cast<int>(s_.experts_per_token)})
       .dispatch({.x = groups_of(kRowThreads, s_.hidden), .y = static_cast<std::uint32_t>(prefill_rows())},
                 kRowThreads);
+}
+
+void MetalBackend::mlp_prefill(const MlpOnDevice& w) {
+  const PrefillScratch& p = scratch_.prefill;
+  norm_prefill_rows(w.norm);
+  multiply_gated(w.gate, w.up, dense(p.normed, p.shared));
+  multiply(pipelines_.gemm_down_add, w.down, dense(p.shared, scratch_.residual), s_.hidden);
 }
 
 // By the rows that an expert gets on average; how many each one gets is known to the device alone.

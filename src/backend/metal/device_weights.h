@@ -1,5 +1,6 @@
-// The model's weights in device memory, in the checkpoint's own layout but aligned: matrices that one product
-// multiplies with lie one after the other.
+// The model's weights in device memory, in the checkpoint's own layout but aligned and with codes of 4 or 8
+// bits: matrices that one product multiplies with lie one after the other. Groups are of 64 inputs, or of 32
+// in a model that has any such.
 #pragma once
 
 #include <cstdint>
@@ -7,20 +8,21 @@
 #include <vector>
 
 #include "backend/metal/arena.h"
+#include "backend/metal/weight_copies.h"
 #include "model/weights.h"
 
 namespace lily::metal {
 
-/// Codes [experts, out, in bits / 8], scales and biases [experts, out, in / 64] bf16.
+/// Codes [experts, out, in bits / 8], scales and biases [experts, out, in / group size] bf16.
 struct Matrix {
   View codes;
   View scales;
   View biases;
   std::int64_t out = 0;
   std::int64_t in = 0;
-  int bits = 4;
+  int bits = 4;  ///< or 8: device_bits()
 };
-/// Matrices over the same input, as one output: a part for each run of equal bits.
+/// Matrices over the same input, as one output: a part for each run of equal width.
 struct Stack {
   struct Part {
     Matrix matrix;
@@ -57,28 +59,30 @@ struct MoeOnDevice {
   Matrix shared_up;
   Matrix shared_down;
 };
+/// The feed-forward of a dense member.
+struct MlpOnDevice {
+  View norm;
+  Matrix gate;
+  Matrix up;
+  Matrix down;
+};
 struct LayerOnDevice {
   std::variant<RecurrentOnDevice, AttentionOnDevice> mixer;
-  MoeOnDevice moe;
+  std::variant<MoeOnDevice, MlpOnDevice> mlp;
 };
 
 class DeviceWeights {
  public:
   /// Places everything in `arena`; nothing is copied yet.
   DeviceWeights(const ModelWeights& weights, Arena& arena);
-  /// Copies everything, with several threads.
-  void copy() const;
 
   Matrix embedding;
   std::vector<LayerOnDevice> layers;
   View norm;
   Stack head;
+  WeightCopies copies;  ///< of everything
 
  private:
-  struct Copy {
-    const std::byte* from;
-    View to;
-  };
   using Sources = std::vector<const QuantizedMatrix*>;
 
   Matrix place_run(Arena& arena, const Sources& run);
@@ -89,11 +93,14 @@ class DeviceWeights {
   RecurrentOnDevice place(Arena& arena, const RecurrentWeights& weights);
   AttentionOnDevice place(Arena& arena, const AttentionWeights& weights);
   MoeOnDevice place(Arena& arena, const MoeWeights& weights);
+  MlpOnDevice place(Arena& arena, const MlpWeights& weights);
 
-  std::vector<Copy> copies_;
+  const int group_size_;
 };
 
-/// Whether the kernels know the model's bits, groups and sizes.
+/// Whether any matrix has groups of 32 inputs.
+[[nodiscard]] bool has_small_groups(const ModelWeights& weights);
+/// Whether the kernels know the model's sizes.
 [[nodiscard]] Result<void> check_supported(const ModelWeights& weights);
 
 }  // namespace lily::metal

@@ -37,6 +37,7 @@ void Encoder::submit() {
   if (list_ == nullptr) return;
   list_->submit();
   submitted_.push_back(std::move(list_));
+  ++lists_;
   planner_.end();
 }
 

@@ -39,6 +39,7 @@ class Encoder {
   /// Submits, and waits for everything handed over so far: the first error of it.
   [[nodiscard]] Result<void> finish();
 
+  [[nodiscard]] std::int64_t lists() const { return lists_; }  ///< handed over
   [[nodiscard]] std::int64_t levels() const { return planner_.levels(); }
   [[nodiscard]] std::int64_t dispatches() const { return dispatches_; }
 
@@ -52,6 +53,7 @@ class Encoder {
   LevelPlanner planner_;
   std::vector<Access> accesses_;  ///< of the next dispatch
   std::int64_t dispatches_ = 0;
+  std::int64_t lists_ = 0;
 };
 
 }  // namespace lily::metal

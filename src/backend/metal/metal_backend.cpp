@@ -25,7 +25,7 @@ Result<std::unique_ptr<Backend>> MetalBackend::create(std::string name, std::uni
   LILY_TRY_VOID(check_supported(weights));
   auto backend =
       std::unique_ptr<MetalBackend>(new MetalBackend(std::move(name), std::move(device), weights, limits));
-  LILY_TRY(backend->pipelines_, Pipelines::compile(*backend->device_));
+  LILY_TRY(backend->pipelines_, Pipelines::compile(*backend->device_, has_small_groups(weights)));
   LILY_TRY_VOID(backend->allocate());
   return std::unique_ptr<Backend>(std::move(backend));
 }
@@ -76,7 +76,7 @@ Result<void> MetalBackend::allocate() {
   LILY_TRY_VOID(scratch_arena_.allocate(*device_, "scratch"));
   place();
   const auto start = std::chrono::steady_clock::now();
-  device_weights_->copy();
+  device_weights_->copies.run();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   log::info("{}: weights in place after {:.1f} s", name_, seconds.count());
   return {};

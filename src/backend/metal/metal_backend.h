@@ -1,7 +1,7 @@
-// The backend for Apple GPUs, real or emulated. A step is encoded block by block and submitted by finish();
-// host and device share memory, so state is copied by the host. Decoding rows take matrix-vector kernels and
-// keep f32 activations; prefill takes products of 8x8 matrices. What the blocks run is in blocks_decode.cpp
-// and blocks_prefill.cpp.
+// The backend for Apple GPUs, real or emulated. A step is encoded block by block and submitted in a few
+// lists; host and device share memory, so state is copied by the host. Decoding rows take matrix-vector
+// kernels and keep f32 activations; prefill takes products of 8x8 matrices. What the blocks run is in
+// blocks_decode.cpp, blocks_prefill.cpp and head.cpp.
 #pragma once
 
 #include <memory>
@@ -31,6 +31,8 @@ class MetalBackend final : public Backend {
   void mlp_block(const MlpBlock& block) override;
   void head(const HeadBlock& block) override;
   [[nodiscard]] bool chooses() const override { return true; }
+  [[nodiscard]] std::int64_t candidate_rows() const override { return kLogitsRows; }
+  void read_logits(std::int64_t row, std::span<float> out) override;
   Result<void> finish() override;
   void read_residual(std::span<float> out) override;
 
@@ -45,7 +47,8 @@ class MetalBackend final : public Backend {
   void read_page(PageId page, std::span<std::byte> out) override;
   void write_page(PageId page, std::span<const std::byte> in) override;
 
-  /// Levels and dispatches encoded so far, for tests and accounts.
+  /// Lists handed over, levels and dispatches encoded so far, for tests and accounts.
+  [[nodiscard]] std::int64_t lists() const { return encoder_.lists(); }
   [[nodiscard]] std::int64_t levels() const { return encoder_.levels(); }
   [[nodiscard]] std::int64_t dispatches() const { return encoder_.dispatches(); }
 
@@ -88,6 +91,9 @@ class MetalBackend final : public Backend {
   void attention_decode(const AttentionOnDevice& w, int attention_index);
   void attend_ranges(const AttentionArgs& args, std::int64_t tiles);
   void moe_decode(const MoeOnDevice& w);
+  void mlp_decode(const MlpOnDevice& w);
+  /// out = SiLU(gate h) * (up h), h = norm of a decoding row.
+  void expand(const View& norm, const Matrix& gate, const Matrix& up, const View& out);
   void experts_in(const MoeOnDevice& w, const MoeArgs& args);
   void experts_out(const MoeOnDevice& w, const MoeArgs& args);
   void norm_prefill_rows(const View& gain);
@@ -120,12 +126,20 @@ class MetalBackend final : public Backend {
   void run_delta_chunks(const DeltaArgs& args);
   void attention_prefill(const AttentionOnDevice& w, int attention_index);
   void moe_prefill(const MoeOnDevice& w);
+  void mlp_prefill(const MlpOnDevice& w);
   [[nodiscard]] int expert_tile_rows() const;
   void sort_rows();
   void expert_products(const MoeOnDevice& w);
-  /// Hands over long prefill steps layer by layer, so that the device starts early and no list takes seconds.
-  void end_slice();
-  void choose(const View& index, int rows, TokenId end);
+  /// After a layer: hands over the first layers of a step, so that the device starts early, and long prefill
+  /// steps layer by layer, so that no list takes seconds.
+  void end_slice(int layer);
+  /// Of the rows of the residual stream that `index` names.
+  void compute_logits(const View& index, int rows);
+  void choose(int rows, TokenId end);
+  void list_candidates(int rows, TokenId end);
+  [[nodiscard]] Candidates candidates_of(std::int64_t row) const;
+  /// `rows` rows of what the head wants, from its `first` on.
+  void take_results(const HeadBlock& block, std::int64_t first, std::int64_t rows) const;
 
   const std::string name_;
   const ModelWeights& weights_;

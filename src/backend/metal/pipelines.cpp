@@ -11,11 +11,12 @@ constexpr std::array kBits = {4, 8};
 
 class Compiler {
  public:
-  explicit Compiler(GpuDevice& device) : device_(device) {}
+  Compiler(GpuDevice& device, bool small_groups)
+      : device_(device), constants_{FunctionConstant{.index = kSmallGroupsConstant, .value = small_groups}} {}
 
   void compile(Pipelines::Pipeline& to, const std::string& name) {
     if (!status_.ok()) return;
-    auto made = device_.pipeline(name);
+    auto made = device_.pipeline(name, constants_);
     if (made.ok()) {
       to = std::move(made).value();
     } else {
@@ -47,14 +48,15 @@ class Compiler {
 
  private:
   GpuDevice& device_;
+  const std::array<FunctionConstant, 1> constants_;
   Result<void> status_;
 };
 
 }  // namespace
 
-Result<Pipelines> Pipelines::compile(GpuDevice& device) {
+Result<Pipelines> Pipelines::compile(GpuDevice& device, bool small_groups) {
   Pipelines p;
-  Compiler compiler(device);
+  Compiler compiler(device, small_groups);
   compiler.compile(p.embed, "embed");
   compiler.compile(p.project, "project");
   compiler.compile(p.add_plain, "add_plain");
@@ -86,6 +88,9 @@ Result<Pipelines> Pipelines::compile(GpuDevice& device) {
   compiler.compile(p.combine_rows, "combine_rows");
   compiler.compile(p.argmax_parts, "argmax_parts");
   compiler.compile(p.argmax_join, "argmax_join");
+  compiler.compile(p.find_largest, "find_largest");
+  compiler.compile(p.count_bins, "count_bins");
+  compiler.compile(p.collect_candidates, "collect_candidates");
   LILY_TRY_VOID(std::move(compiler).status());
   device.store_pipelines();
   return p;

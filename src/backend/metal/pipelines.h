@@ -9,7 +9,7 @@
 
 namespace lily::metal {
 
-/// Of kernels that exist for 4 and 8 bits.
+/// Of kernels that exist for 4 and 8 bits: what codes lie in on the device.
 [[nodiscard]] constexpr std::size_t bits_index(int bits) {
   return bits == 8 ? 1 : 0;
 }
@@ -58,9 +58,13 @@ struct Pipelines {
   Pipeline combine_rows;
   Pipeline argmax_parts;
   Pipeline argmax_join;
+  Pipeline find_largest;
+  Pipeline count_bins;
+  Pipeline collect_candidates;
 
-  /// All of them, or the first that this device cannot run.
-  [[nodiscard]] static Result<Pipelines> compile(GpuDevice& device);
+  /// All of them, or the first that this device cannot run. `small_groups`: weights in groups of 32, else of
+  /// 64.
+  [[nodiscard]] static Result<Pipelines> compile(GpuDevice& device, bool small_groups);
 };
 
 }  // namespace lily::metal

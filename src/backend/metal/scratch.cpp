@@ -24,7 +24,7 @@ DecodeScratch place_decode(Arena& arena, const Shapes& s, const DeviceWeights& w
           .partial = arena.take<float>(partials * kHeadDim),
           .stats = arena.take<float>(partials * 2),
           .logits = arena.take<float>(rows * (s.experts + 1)),
-          .shared = arena.take<float>(rows * s.shared_width),
+          .shared = arena.take<float>(rows * std::max(s.shared_width, s.dense_width)),
           .expanded = arena.take<float>(rows * s.experts_per_token * s.expert_width),
           .chosen = arena.take<int>(rows * s.experts_per_token),
           .weights = arena.take<float>(rows * s.experts_per_token)};
@@ -61,7 +61,15 @@ PrefillScratch place_prefill(Arena& arena, const Shapes& s, const DeviceWeights&
           .row_weight = arena.take<float>(choices),
           .expanded = arena.take<Half>(choices * s.expert_width),
           .expert_out = arena.take<Half>(choices * s.hidden),
-          .shared = arena.take<Half>(rows * s.shared_width)};
+          .shared = arena.take<Half>(rows * std::max(s.shared_width, s.dense_width))};
+}
+
+CandidateScratch place_candidates(Arena& arena) {
+  return {.largest = arena.take<float>(kLogitsRows * kCandidateGroups),
+          .bins = arena.take<int>(kLogitsRows * kCandidateBins),
+          .counts = arena.take<int>(kLogitsRows),
+          .list = arena.take<ListedLogit>(kLogitsRows * kMostCandidates),
+          .left_out = arena.take<float>(kLogitsRows * kCandidateParts)};
 }
 
 }  // namespace
@@ -82,6 +90,7 @@ Scratch Scratch::place(Arena& arena, const Shapes& s, const DeviceWeights& weigh
           .best_values = arena.take<float>(kLogitsRows * kArgmaxGroups),
           .best_indices = arena.take<int>(kLogitsRows * kArgmaxGroups),
           .best = arena.take<int>(kLogitsRows),
+          .candidates = place_candidates(arena),
           .decode = place_decode(arena, s, weights, limits.decode_rows),
           .prefill = place_prefill(arena, s, weights, limits)};
 }

@@ -27,7 +27,7 @@ struct DecodeScratch {
   View partial;    ///< attention's ranges
   View stats;
   View logits;    ///< router [D, E + 1]
-  View shared;    ///< [D, S]
+  View shared;    ///< [D, S or F]: of the shared expert or the dense feed-forward
   View expanded;  ///< [D, K, I]
   View chosen;    ///< [D, K]
   View weights;   ///< [D, K]
@@ -57,7 +57,15 @@ struct PrefillScratch {
   View row_weight;       ///< [P K]
   View expanded;         ///< [P K, I] bf16
   View expert_out;       ///< [P K, H] bf16
-  View shared;           ///< [P, S] bf16
+  View shared;           ///< [P, S or F] bf16
+};
+/// Of kLogitsRows rows each.
+struct CandidateScratch {
+  View largest;   ///< [kCandidateGroups]
+  View bins;      ///< [kCandidateBins]
+  View counts;    ///< listed
+  View list;      ///< [kMostCandidates]
+  View left_out;  ///< [kCandidateParts]: the largest logits that are not listed
 };
 struct Scratch {
   View residual;  ///< [P + D, H], prefill rows first
@@ -66,6 +74,7 @@ struct Scratch {
   View best_values;
   View best_indices;
   View best;  ///< [kLogitsRows]
+  CandidateScratch candidates;
   DecodeScratch decode;
   PrefillScratch prefill;
 

@@ -806,5 +806,17 @@ TEST_P(KernelTest, AttentionGivesEqualBitsAloneAndInCompany) {
   }
 }
 
+// ---- the peak
+
+// Of ones with ones, every multiply-add adds one.
+TEST_P(KernelTest, RegistersMultiplyAsOftenAsIsCounted) {
+  for (const auto multiply : {k_.multiply_registers, k_.multiply_registers_exact}) {
+    const Multiplied done = multiply(1024);
+    EXPECT_GT(done.count, 0);
+    EXPECT_EQ(done.sum, static_cast<double>(done.count));
+    EXPECT_EQ(multiply(512).count, done.count / 2);
+  }
+}
+
 }  // namespace
 }  // namespace lily::cpu

@@ -1,5 +1,7 @@
 #include "tests/backend/metal/kernel_cases.h"
 
+#include <algorithm>
+
 #include "backend/metal/metal_backend.h"
 #include "tests/backend/random_model.h"
 
@@ -11,7 +13,16 @@ struct Step {
   std::int64_t prompt = 0;    ///< rows of the first sequence's prompt
   std::int64_t decoding = 0;  ///< other sequences that decode; without a prompt, the first among them
   bool greedy = false;        ///< the device chooses
+  bool candidates = false;    ///< the device lists what may be chosen
 };
+
+// The list has no order.
+void append_sorted(const Candidates& row, std::vector<float>& to) {
+  std::vector<Candidate> list = row.list;
+  std::ranges::sort(list, {}, &Candidate::id);
+  for (const Candidate& c : list) to.insert(to.end(), {static_cast<float>(c.id), c.logit});
+  to.push_back(row.above);
+}
 
 Result<std::vector<float>> run_steps(const RandomModel& model, const std::vector<Step>& steps,
                                      std::unique_ptr<metal::GpuDevice> device) {
@@ -39,10 +50,14 @@ Result<std::vector<float>> run_steps(const RandomModel& model, const std::vector
       batch.segments.push_back(sequences[i].extend(text.subspan(i, 1), Logits::kLast, Phase::kDecode));
     }
     const auto rows = static_cast<std::size_t>(batch.logits_rows());
-    if (step.greedy) {
+    const auto end = static_cast<TokenId>(weights.shapes.vocab);
+    if (step.candidates) {
+      std::vector<Candidates> candidates(rows);
+      LILY_TRY_VOID(forward_candidates(*backend, weights, batch, candidates, end));
+      for (const Candidates& row : candidates) append_sorted(row, all);
+    } else if (step.greedy) {
       std::vector<TokenId> best(rows);
-      LILY_TRY_VOID(
-          forward_greedy(*backend, weights, batch, best, static_cast<TokenId>(weights.shapes.vocab)));
+      LILY_TRY_VOID(forward_greedy(*backend, weights, batch, best, end));
     } else {
       std::vector<float> logits(rows * static_cast<std::size_t>(weights.shapes.vocab));
       LILY_TRY_VOID(forward(*backend, weights, batch, logits));
@@ -78,11 +93,21 @@ std::vector<KernelCase> kernel_cases() {
                           .experts_per_token = 5,
                           .expert_width = 192,
                           .shared_width = 64};
+  const ModelSize dense = {.hidden = 64,
+                           .vocab = 33,
+                           .attention = {false},
+                           .linear_value_heads = 1,
+                           .bits = 3,
+                           .other_bits = 6,
+                           .group_size = 32,
+                           .dense_width = 128};
   return {
-      make_case("decoding one row", small, {{.decoding = 1}, {.decoding = 1, .greedy = true}}),
+      make_case("decoding one row", small,
+                {{.decoding = 1}, {.decoding = 1, .greedy = true}, {.decoding = 1, .candidates = true}}),
       make_case("a prompt of two chunks", small, {{.prompt = 37}}),
       make_case("a prompt beside decoding", small, {{.prompt = 9}, {.prompt = 40, .decoding = 2}}),
       make_case("keys in several ranges", small, {{.prompt = 70}, {.decoding = 2}}),
+      make_case("a dense member", dense, {{.prompt = 9}, {.prompt = 3, .decoding = 2}}),
       make_case("wide rows", wide, {{.prompt = 35, .decoding = 4}, {.decoding = 5}}),
   };
 }

@@ -18,8 +18,10 @@ metal::EmulatedDevice& kernel_device() {
   return device;
 }
 
-void expect_run(const std::string& kernel, std::vector<const metal::GpuBuffer*> buffers, const Shape& shape) {
+void expect_run(const std::string& kernel, std::vector<const metal::GpuBuffer*> buffers, const Shape& shape,
+                bool small_groups) {
   const auto status = run(kernel_device(), {.kernel = kernel,
+                                            .constants = {{metal::kSmallGroupsConstant, small_groups}},
                                             .buffers = std::move(buffers),
                                             .groups = shape.groups,
                                             .threads = {.x = shape.threads, .y = 1, .z = 1}});
@@ -58,9 +60,10 @@ Floats from_half(const std::vector<_Float16>& values) {
   return {values.begin(), values.end()};
 }
 
-MatrixCase::MatrixCase(std::int64_t experts, std::int64_t out, std::int64_t in, int bits, std::uint32_t seed)
+MatrixCase::MatrixCase(std::int64_t experts, std::int64_t out, std::int64_t in, int bits, std::uint32_t seed,
+                       int group_size)
     : out_(out), in_(in) {
-  const RandomMatrix matrix(experts, out, in, bits, seed);
+  const RandomMatrix matrix(experts, out, in, bits, seed, 1.0F, group_size);
   const QuantizedMatrix m = matrix.view();
   const auto bytes = [](const std::byte* from, std::int64_t count) {
     return upload(std::vector<std::byte>(from, from + count));

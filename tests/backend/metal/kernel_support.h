@@ -39,8 +39,10 @@ struct Shape {
   metal::Extents groups;
   std::uint32_t threads;
 };
-/// Runs `kernel` with buffers 0, 1, 2, ... and expects it to succeed.
-void expect_run(const std::string& kernel, std::vector<const metal::GpuBuffer*> buffers, const Shape& shape);
+/// Runs `kernel` with buffers 0, 1, 2, ... and expects it to succeed. `small_groups`: weights in groups
+/// of 32.
+void expect_run(const std::string& kernel, std::vector<const metal::GpuBuffer*> buffers, const Shape& shape,
+                bool small_groups = false);
 
 /// NaN where `got` is not a number anywhere: the largest difference, relative to the largest value.
 [[nodiscard]] double largest_error(const Floats& got, const Floats& expected);
@@ -54,7 +56,8 @@ void expect_run(const std::string& kernel, std::vector<const metal::GpuBuffer*> 
 /// A random quantised matrix, on the device and in f32.
 class MatrixCase {
  public:
-  MatrixCase(std::int64_t experts, std::int64_t out, std::int64_t in, int bits, std::uint32_t seed);
+  MatrixCase(std::int64_t experts, std::int64_t out, std::int64_t in, int bits, std::uint32_t seed,
+             int group_size = metal::kGroup);
   /// Codes, scales and biases.
   [[nodiscard]] std::vector<const metal::GpuBuffer*> buffers() const;
   /// row . x

@@ -2,6 +2,7 @@
 // emulated device.
 #include "backend/metal/metal_backend.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -27,28 +28,41 @@ std::unique_ptr<Backend> make(const RandomModel& model, const std::string& name 
   return testing::make(model, {.name = name});
 }
 
+/// Experts and dense members, weights of every width in groups of every size.
+std::vector<ModelSize> sizes() {
+  std::vector<ModelSize> all = testing::odd_sizes();
+  for (const auto& more : {testing::dense_sizes(), testing::mixed_sizes()})
+    all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+std::string name_of(const ModelSize& size) {
+  return fmt::format("hidden {}, {}/{} bits in groups of {}/{}, dense {}", size.hidden, size.bits,
+                     size.other_bits, size.group_size, size.other_group_size, size.dense_width);
+}
+
 TEST(MetalBackend, MatchesTheReferenceBlockByBlock) {
   const Conversation conversation = {.last_chunk = 40, .decode_steps = 2};
-  for (const ModelSize& size : testing::odd_sizes()) {
+  for (const ModelSize& size : sizes()) {
     const RandomModel model(size);
     const Runs expected = run_conversation(*make(model, "reference"), model, conversation);
     const Runs got = run_conversation(*make(model), model, conversation);
     ASSERT_EQ(got.residuals.size(), expected.residuals.size());
     for (std::size_t i = 0; i < got.residuals.size(); ++i) {
       EXPECT_LT(error_of_nearly_all(got.residuals[i], expected.residuals[i], size.hidden), 3e-2)
-          << "hidden " << size.hidden << " block " << i;
+          << name_of(size) << " block " << i;
     }
     for (std::size_t i = 0; i < got.logits.size(); ++i) {
       if (expected.logits[i].empty()) continue;
       EXPECT_LT(error_of_nearly_all(got.logits[i], expected.logits[i], size.vocab), 3e-2)
-          << "hidden " << size.hidden << " step " << i;
+          << name_of(size) << " step " << i;
     }
   }
 }
 
 // Decoding keeps f32 activations; what remains is attention's bf16.
 TEST(MetalBackend, DecodingAloneIsCloseToTheReference) {
-  for (const ModelSize& size : testing::odd_sizes()) {
+  for (const ModelSize& size : sizes()) {
     const RandomModel model(size);
     const auto tokens = random_tokens(12, size.vocab, 3);
     const auto run = [&](const std::string& name) {
@@ -63,13 +77,15 @@ TEST(MetalBackend, DecodingAloneIsCloseToTheReference) {
       return logits;
     };
     EXPECT_LT(error_of_nearly_all(run("metal-emulated"), run("reference"), size.vocab), 1.5e-2)
-        << "hidden " << size.hidden;
+        << name_of(size);
   }
 }
 
 TEST(MetalBackend, EqualBitsAloneAndInCompany) {
   const RandomModel model({});
   testing::expect_equal_bits_in_company(model, [&] { return make(model); }, 20);
+  const RandomModel dense(testing::dense_sizes().back());
+  testing::expect_equal_bits_in_company(dense, [&] { return make(dense); }, 20);
 }
 
 // One to five rows take kernels for 1, 2 and 4 rows, in one round or two.
@@ -77,6 +93,9 @@ TEST(MetalBackend, AnyNumberOfDecodingRowsGivesEqualBits) {
   const RandomModel model({.hidden = 128, .experts = 17, .expert_width = 64, .shared_width = 64});
   testing::expect_equal_bits_of_any_number(
       model, [&] { return make(model); }, std::array<std::size_t, 3>{2, 3, 5});
+  const RandomModel dense({.hidden = 128, .bits = 3, .other_bits = 5, .group_size = 32, .dense_width = 192});
+  testing::expect_equal_bits_of_any_number(
+      dense, [&] { return make(dense); }, std::array<std::size_t, 2>{3, 5});
 }
 
 // Prompts are cut on the grid of 64; one row may remain. 257 rows take tall tiles, 64 short ones.
@@ -117,6 +136,14 @@ TEST(MetalBackend, ReusedSlotsAndPagesHoldNothingOfTheirPast) {
   testing::expect_reused_state_to_be_fresh(model, [&] { return make(model); });
 }
 
+// Of a vocabulary that has many more, and one that has fewer than are listed.
+TEST(MetalBackend, ListsTheLogitsNearTheLargest) {
+  for (const std::int64_t vocab : {150, 3000}) {
+    const RandomModel model({.hidden = 64, .vocab = vocab});
+    testing::expect_candidates(model, [&] { return make(model); });
+  }
+}
+
 TEST(MetalBackend, ChoosesTheLikeliestToken) {
   const RandomModel model({});
   testing::expect_likeliest_choice(model, [&] { return make(model); });
@@ -141,22 +168,41 @@ TEST(MetalBackend, EncodesTheLevelsOfTheAccount) {
   EXPECT_EQ(levels_of(66, 1), 2 * 6 + 2 * 8 + 4);  // two ranges of keys, to be joined
 }
 
+// The device has the first layers while the host encodes the others.
+TEST(MetalBackend, HandsTheFirstLayersOverBeforeTheOthersAreEncoded) {
+  const RandomModel model({.attention = {false, true, false}});
+  const ModelWeights& weights = model.weights();
+  const auto backend = make(model);
+  auto& metal = dynamic_cast<metal::MetalBackend&>(*backend);
+  const auto tokens = random_tokens(2, 150, 2);
+  Timeline timeline{.pages = {0}, .slot = 0};
+  const Batch batch{.segments = {timeline.extend(std::span(tokens).first(1), Logits::kLast)}};
+  const LayerWeights& first = weights.layers.front();
+  backend->begin(batch);
+  backend->embed({.embed_tokens = weights.embed_tokens});
+  backend->recurrent_block(
+      {.layer = 0, .linear_index = 0, .weights = std::get<RecurrentWeights>(first.mixer)});
+  EXPECT_EQ(metal.lists(), 0);
+  backend->moe_block({.layer = 0, .weights = std::get<MoeWeights>(first.mlp)});
+  EXPECT_EQ(metal.lists(), 1);
+  ASSERT_TRUE(backend->finish().ok());
+  EXPECT_EQ(metal.lists(), 1);
+
+  run_step(*backend, weights, {timeline.extend(std::span(tokens).last(1), Logits::kLast)});
+  EXPECT_EQ(metal.lists(), 1 + 2);  // the other two layers and the head are one
+}
+
 TEST(MetalBackend, RefusesWhatItCannotRun) {
   const RandomModel model({});
   const auto error_of = [&](const BackendOptions& options, const ModelWeights& weights,
                             const BackendLimits& limits) {
     return make_backend(options, weights, limits).error();
   };
-  ModelWeights odd = model.weights();
-  odd.lm_head.group_size = 32;
-  const Error group = error_of({.name = "metal-emulated"}, odd, kPromiseLimits);
-  EXPECT_EQ(group.code, ErrorCode::kUnsupported);
-  EXPECT_NE(group.message.find("lm_head"), std::string::npos) << group.message;
-
-  const RandomModel dense({.dense_width = 64});
-  const Error feed_forward = error_of({.name = "metal-emulated"}, dense.weights(), kPromiseLimits);
-  EXPECT_EQ(feed_forward.code, ErrorCode::kUnsupported);
-  EXPECT_NE(feed_forward.message.find("dense"), std::string::npos) << feed_forward.message;
+  ModelWeights many = model.weights();
+  many.shapes.experts = 513;
+  const Error experts = error_of({.name = "metal-emulated"}, many, kPromiseLimits);
+  EXPECT_EQ(experts.code, ErrorCode::kUnsupported);
+  EXPECT_NE(experts.message.find("513 experts"), std::string::npos) << experts.message;
 
   BackendLimits vast = kPromiseLimits;
   vast.kv_pages = std::int64_t{1} << 24;

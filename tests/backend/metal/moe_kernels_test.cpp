@@ -1,4 +1,5 @@
-// The choice of experts, their products for a few rows, their sorting for many, and the choice of a token.
+// The choice of experts, their products for a few rows, their sorting for many, the choice of a token and of
+// candidates.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -285,6 +286,76 @@ TEST(MetalKernels, ArgmaxTakesTheFirstOfEqualsAndNoNan) {
   wide[at(width - 2)] = wide[at(width - 1)] = 50;
   wide[at(width + 300)] = wide[at(width + 40)] = 60;
   EXPECT_EQ(argmax(wide, width, width), (std::vector{width - 2, 40}));
+}
+
+/// What the host reads of one row.
+struct Listed {
+  std::vector<int> ids;  ///< ascending
+  float above;           ///< the largest logit that is not among them
+};
+Listed list_candidates(const Floats& logits, int limit) {
+  const Buffer largest = poisoned(metal::kCandidateGroups);
+  const Buffer bins = poisoned(metal::kCandidateBins);
+  const Buffer counts = poisoned(1);
+  const Buffer list = poisoned(2LL * metal::kMostCandidates);
+  const Buffer left_out = poisoned(metal::kCandidateParts);
+  const Buffer b[] = {upload(logits), argument(metal::CandidateArgs{.stride = static_cast<int>(logits.size()),
+                                                                    .limit = limit})};
+  const Shape grid{.groups = {metal::kCandidateGroups}, .threads = metal::kCandidateThreads};
+  expect_run("find_largest", {b[0].get(), largest.get(), bins.get(), counts.get(), b[1].get()}, grid);
+  expect_run("count_bins", {b[0].get(), largest.get(), bins.get(), b[1].get()}, grid);
+  expect_run("collect_candidates",
+             {b[0].get(), largest.get(), bins.get(), counts.get(), list.get(), left_out.get(), b[1].get()},
+             grid);
+  const auto entries = values_of<metal::ListedLogit>(*list);
+  Listed found{.ids = {}, .above = std::ranges::max(floats_of(left_out))};
+  for (int i = 0; i < values_of<int>(*counts).front(); ++i) {
+    EXPECT_EQ(entries[at(i)].logit, logits[at(entries[at(i)].id)]);
+    found.ids.push_back(entries[at(i)].id);
+  }
+  std::ranges::sort(found.ids);
+  return found;
+}
+
+TEST(MetalKernels, CandidatesAreTheLogitsOfTheFirstBins) {
+  // 100 logits within a half of the largest, 500 two below it, others out of reach: 192 are wanted.
+  Floats logits(9000, -50.0F);
+  std::vector<int> near;
+  std::vector<int> nearer;
+  for (int i = 0; i < 600; ++i) {
+    const int id = (i * 37) % 8999;
+    (i < 100 ? nearer : near).push_back(id);
+    logits[at(id)] = i < 100 ? 7.0F - static_cast<float>(i) * 0.005F : 5.0F;
+  }
+  logits[8999] = 1000.0F;  // beyond the limit
+  std::vector<int> both = near;
+  both.insert(both.end(), nearer.begin(), nearer.end());
+  std::ranges::sort(both);
+  Listed found = list_candidates(logits, 8999);
+  EXPECT_EQ(found.ids, both);
+  EXPECT_EQ(found.above, -50.0F);
+
+  for (int i = 0; i < 1000; ++i) logits[at(8998 - i)] = std::max(logits[at(8998 - i)], 5.0F);  // too many
+  std::ranges::sort(nearer);
+  found = list_candidates(logits, 8999);
+  EXPECT_EQ(found.ids, nearer);
+  EXPECT_EQ(found.above, 5.0F);
+}
+
+TEST(MetalKernels, CandidatesOfFewLogitsAreAllInReach) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const Listed found = list_candidates({1, -infinity, 3, -28, -29.5F, 9}, 5);
+  EXPECT_EQ(found.ids, (std::vector{0, 2, 3}));
+  EXPECT_EQ(found.above, -29.5F);
+}
+
+TEST(MetalKernels, ThereAreNoCandidatesWhereALogitIsNoNumber) {
+  Floats logits = random_floats(9000, 4);
+  for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
+    logits[4321] = bad;
+    EXPECT_TRUE(list_candidates(logits, 9000).ids.empty());
+    EXPECT_FALSE(list_candidates(logits, 4321).ids.empty());
+  }
 }
 
 }  // namespace

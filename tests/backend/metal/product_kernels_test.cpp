@@ -20,6 +20,10 @@ std::uint32_t groups_for(std::int64_t out, int in, int rows) {
       std::int64_t{metal::kDotSimdgroups} * (kSimd / metal::lanes_of_row(in)) * rows;
   return static_cast<std::uint32_t>((out + of_group - 1) / of_group);
 }
+/// Inputs under one scale.
+int group_size(bool small) {
+  return small ? metal::kGroup / 2 : metal::kGroup;
+}
 std::span<const float> row(const Floats& x, std::int64_t i, std::int64_t width) {
   return std::span(x).subspan(static_cast<std::size_t>(i * width), static_cast<std::size_t>(width));
 }
@@ -40,12 +44,13 @@ TEST(MetalKernels, Project) {
         const int out = in == 2048 ? 37 : 5;
         const int rows = tokens == 1 ? 1 : tokens + 1;  // the last round is not full
         const int stride = out + 3;
-        const MatrixCase matrix(1, out, in, bits, 7);
         const Floats x = random_floats(std::int64_t{rows + 1} * in, 1, 3.0F);
         const Floats gain = random_floats(in, 2);
         std::vector<int> index;
         for (int t = 0; t < rows; ++t) index.push_back(rows - t);
         for (const int indexed : {0, 1}) {
+          const bool small = indexed != 0;
+          const MatrixCase matrix(1, out, in, bits, 7, group_size(small));
           const Buffer got = poisoned(std::int64_t{rows} * stride);
           const metal::ProjectArgs args = {
               .in = in, .out = out, .out_stride = stride, .rows = rows, .indexed = indexed, .eps = kEps};
@@ -56,7 +61,8 @@ TEST(MetalKernels, Project) {
                            {got.get(), buffers[3].get()}}),
                      {.groups = {.x = groups_for(out, in, metal::kDotRows),
                                  .y = static_cast<std::uint32_t>((rows + tokens - 1) / tokens)},
-                      .threads = kDotThreads});
+                      .threads = kDotThreads},
+                     small);
           Floats values = floats_of(got);
           Floats mine;
           Floats expected;
@@ -83,11 +89,12 @@ TEST(MetalKernels, Project) {
 TEST(MetalKernels, GatedProduct) {
   for (const int gate_bits : {4, 8}) {
     for (const int up_bits : {4, 8}) {
-      for (const int in : {64, 576, 2112}) {
+      for (const auto& [in, small] :
+           {std::pair{64, false}, {576, false}, {2112, false}, {64, true}, {576, true}}) {
         const int out = 19;
         const int rows = 2;
-        const MatrixCase gate(1, out, in, gate_bits, 3);
-        const MatrixCase up(1, out, in, up_bits, 4);
+        const MatrixCase gate(1, out, in, gate_bits, 3, group_size(small));
+        const MatrixCase up(1, out, in, up_bits, 4, group_size(small));
         const Floats x = random_floats(std::int64_t{rows} * in, 5);
         const Floats gain = random_floats(in, 6);
         const Buffer got = poisoned(std::int64_t{rows} * out);
@@ -99,7 +106,8 @@ TEST(MetalKernels, GatedProduct) {
                   gate.buffers(),
                   up.buffers(),
                   {got.get(), buffers[2].get()}}),
-            {.groups = {.x = groups_for(out, in, metal::kGatedColumns), .y = rows}, .threads = kDotThreads});
+            {.groups = {.x = groups_for(out, in, metal::kGatedColumns), .y = rows}, .threads = kDotThreads},
+            small);
         Floats expected;
         for (int t = 0; t < rows; ++t) {
           const Floats h = normed(row(x, t, in), gain, kEps);
@@ -183,15 +191,15 @@ TEST(MetalKernels, AddGatedNorm) {
 }
 
 TEST(MetalKernels, Embed) {
-  for (const int bits : {4, 8}) {
+  for (const auto& [bits, small] : {std::pair{4, false}, {8, false}, {4, true}, {8, true}}) {
     const int hidden = 192;
-    const MatrixCase matrix(1, 9, hidden, bits, 5);
+    const MatrixCase matrix(1, 9, hidden, bits, 5, group_size(small));
     const std::vector<int> tokens = {8, 0, 3};
     const Buffer got = poisoned(3 * hidden);
     const Buffer buffers[] = {upload(tokens), argument(metal::EmbedArgs{.hidden = hidden, .rows = 3})};
     expect_run(fmt::format("embed_q{}", bits),
                join({matrix.buffers(), {buffers[0].get(), got.get(), buffers[1].get()}}),
-               {.groups = {.x = 2, .y = 3}, .threads = kDotThreads});
+               {.groups = {.x = 2, .y = 3}, .threads = kDotThreads}, small);
     Floats expected;
     for (const int token : tokens) {
       for (int i = 0; i < hidden; ++i) {
@@ -247,13 +255,14 @@ TEST(MetalKernels, Gemm) {
                                {"gemm_add", true, true, false, 2e-3},
                                {"gemm_down_add", false, true, false, 1.2e-2},
                                {"gemm_down", false, false, true, 1.5e-2}}) {
-    for (const auto& [bits, height] : {std::pair{4, 32}, {4, 64}, {8, 32}, {8, 64}}) {
+    for (const auto& [bits, height, small] :
+         {std::tuple{4, 32, false}, {4, 64, true}, {8, 32, true}, {8, 64, false}}) {
       const int in = 192;
       const int out = 71;
       const int stride = 80;
       const ExpertRows rows = expert_rows(20, height);
       const auto count = static_cast<std::int64_t>(rows.index.size());
-      const MatrixCase matrix(3, out, in, bits, 8);
+      const MatrixCase matrix(3, out, in, bits, 8, group_size(small));
       const Floats x = rounded(random_floats(std::int64_t{20} * in, 3), kind.half);
       const Floats weight = random_floats(count, 4);
       const float before = kind.adds ? 2.0F : std::numeric_limits<float>::quiet_NaN();
@@ -267,7 +276,8 @@ TEST(MetalKernels, Gemm) {
                        matrix.buffers(),
                        {got.get(), buffers[3].get(), buffers[4].get()}}),
                  {.groups = {.x = static_cast<std::uint32_t>(rows.tiles.size()), .y = 2},
-                  .threads = metal::kTileThreads});
+                  .threads = metal::kTileThreads},
+                 small);
       const Floats values = kind.bf16 ? from_bf16(values_of<std::uint16_t>(*got)) : floats_of(got);
       Floats mine;
       Floats expected;

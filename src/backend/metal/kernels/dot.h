@@ -1,9 +1,9 @@
 // Products of quantised matrix rows with activations, the core of every matrix-vector kernel. Matrices are
-// MLX's: codes [out, in bits / 32] words, lowest bits first, and a bf16 scale and bias for 64 inputs.
+// MLX's: codes [out, in bits / 32] words, lowest bits first, and a bf16 scale and bias for 64 inputs or 32.
 //
-// A lane takes a whole group of 64 inputs at a time: it loads scale and bias once, its 32 (or 64) bytes of
-// codes in loads of 16, and adds the activations once for all its rows. sum w x = scale sum code x + bias sum
-// x.
+// A lane takes 64 inputs at a time: it loads scale and bias once for each of their groups, its 32 (or 64)
+// bytes of codes in loads of 16, and adds the activations once for all its rows. sum w x = scale sum code x +
+// bias sum x.
 #pragma once
 
 #include "functions.h"
@@ -31,15 +31,17 @@ struct MatrixRows {
       const ulong row = min(first + ulong(r), end - 1);
       const ulong groups = ulong(m.in / kGroup);
       codes[r] = m.codes + row * groups * kLoads;
-      scales[r] = m.scales + row * groups;
-      biases[r] = m.biases + row * groups;
-      for (int t = 0; t < kTokens; ++t) sums[r][t] = 0.0f;
+      scales[r] = m.scales + row * ulong(scales_of(m.in));
+      biases[r] = m.biases + row * ulong(scales_of(m.in));
+      for (int t = 0; t < kTokens; ++t) {
+        sums[r][t] = 0.0f;
+        dots[r][t] = 0.0f;
+      }
     }
   }
   void load(int group) {
     for (int r = 0; r < kRows; ++r) {
       for (int i = 0; i < kLoads; ++i) words[r][i] = codes[r][group * kLoads + i];
-      for (int t = 0; t < kTokens; ++t) dots[r][t] = 0.0f;
     }
   }
   /// Inputs 8 step .. 8 step + 7 of the group.
@@ -63,13 +65,25 @@ struct MatrixRows {
       dots[r][t] = d;
     }
   }
-  void finish(int group, int t, float x_sum) {
-    for (int r = 0; r < kRows; ++r)
-      sums[r][t] += fma(float(scales[r][group]), dots[r][t], float(biases[r][group]) * x_sum);
+  /// What was added since the last call, under the row's scale and bias number `at`.
+  void finish(int at, int t, float x_sum) {
+    for (int r = 0; r < kRows; ++r) {
+      sums[r][t] += fma(float(scales[r][at]), dots[r][t], float(biases[r][at]) * x_sum);
+      dots[r][t] = 0.0f;
+    }
   }
   /// The whole row's sum, in every lane that shares it.
   float total(int r, int t, int lanes) const { return sum_lanes(sums[r][t], lanes); }
 };
+
+/// Whether the eight inputs of `step` end the first of two groups.
+inline bool ends_first_group(int step) {
+  return FC_SMALL_GROUPS && step == kGroup / 16 - 1;
+}
+/// Number of the scale that the last inputs of a lane's `g`-th 64 are under.
+inline int last_scale(int g) {
+  return FC_SMALL_GROUPS ? 2 * g + 1 : g;
+}
 
 inline float sum8(float4 a, float4 b) {
   const float4 s = a + b;
@@ -137,8 +151,12 @@ void dot_rows(thread Rows& rows, thread Input& input, int groups, int first, int
         const float4 x1 = input.at(t, quad + 1);
         x_sum += sum8(x0, x1);
         rows.add(i, t, x0, x1);
+        if (ends_first_group(i)) {
+          rows.finish(2 * g, t, x_sum);
+          x_sum = 0.0f;
+        }
       }
-      rows.finish(g, t, x_sum);
+      rows.finish(last_scale(g), t, x_sum);
     }
   }
 }
@@ -158,8 +176,13 @@ void dot_row_pairs(thread RowsA& a, thread RowsB& b, thread Input& input, int gr
       x_sum += sum8(x0, x1);
       a.add(i, 0, x0, x1);
       b.add(i, 0, x0, x1);
+      if (ends_first_group(i)) {
+        a.finish(2 * g, 0, x_sum);
+        b.finish(2 * g, 0, x_sum);
+        x_sum = 0.0f;
+      }
     }
-    a.finish(g, 0, x_sum);
-    b.finish(g, 0, x_sum);
+    a.finish(last_scale(g), 0, x_sum);
+    b.finish(last_scale(g), 0, x_sum);
   }
 }

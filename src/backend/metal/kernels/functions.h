@@ -6,6 +6,13 @@ using namespace metal;
 
 #include "kernels.h"
 
+/// Whether scales and biases are those of groups of 32 inputs, two for kGroup.
+constant bool FC_SMALL_GROUPS [[function_constant(0)]];
+/// Scales, and biases, of a row of `in` inputs.
+inline int scales_of(int in) {
+  return in / kGroup * (FC_SMALL_GROUPS ? 2 : 1);
+}
+
 inline float sigmoid(float x) {
   return 1.0f / (1.0f + exp(-x));
 }

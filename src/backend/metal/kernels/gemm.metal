@@ -8,7 +8,7 @@
 LILY_SHARED int kPad = 8;  // against bank conflicts
 LILY_SHARED int kTileStride = kGroup + kPad;
 
-/// One row of a matrix for the threads that fill a tile: 32 inputs of a group.
+/// One row of a matrix for the threads that fill a tile: 32 inputs under one scale.
 template <int kBits, class T>
 void dequantize(device const uint4* codes, float scale, float bias, threadgroup T* to) {
   constexpr int kLoads = kBits / 4;  // 16 bytes each
@@ -24,12 +24,13 @@ void dequantize(device const uint4* codes, float scale, float bias, threadgroup 
   }
 }
 
-/// Half a group of matrix row `row`: `part` is 0 or 1.
+/// Half of 64 inputs of matrix row `row`: `part` is 0 or 1.
 template <int kBits, class T>
 void fill_row(device const uint4* codes, device const bfloat* scales, device const bfloat* biases, int in, ulong row,
               int group, int part, threadgroup T* to) {
   const ulong at = row * ulong(in / kGroup) + ulong(group);
-  dequantize<kBits>(codes + at * ulong(kBits / 2) + ulong(part * kBits / 4), float(scales[at]), float(biases[at]),
+  const ulong scale = FC_SMALL_GROUPS ? at * 2 + ulong(part) : at;
+  dequantize<kBits>(codes + at * ulong(kBits / 2) + ulong(part * kBits / 4), float(scales[scale]), float(biases[scale]),
                     to + part * (kGroup / 2));
 }
 

@@ -11,7 +11,9 @@ namespace lily::metal {
 #endif
 
 LILY_SHARED int kSimd = 32;
-LILY_SHARED int kGroup = 64;  ///< inputs that share a scale and a bias
+LILY_SHARED int kGroup = 64;  ///< inputs that a lane takes at a time
+LILY_SHARED unsigned kSmallGroupsConstant =
+    0;  ///< index of FC_SMALL_GROUPS: two scales and biases for them, else one
 LILY_SHARED int kHeadDim = 256;
 LILY_SHARED int kRotary = 64;
 LILY_SHARED int kLinearDim = 128;
@@ -188,6 +190,23 @@ LILY_SHARED int kArgmaxThreads = 256;
 struct ArgmaxArgs {
   int stride;
   int limit;
+};
+
+LILY_SHARED int kCandidateGroups = 32;  ///< threadgroups that share a row of logits
+LILY_SHARED int kCandidateThreads = 256;
+LILY_SHARED int kCandidateParts = kCandidateGroups * kCandidateThreads / kSimd;
+LILY_SHARED int kCandidateBins = 1024;
+LILY_SHARED float kBinsALogit = 32.0f;    ///< the largest logit and what is up to 32 below it
+LILY_SHARED int kWantedCandidates = 192;  ///< listed if bins end there, else up to kMostCandidates
+LILY_SHARED int kMostCandidates = 1024;
+LILY_SHARED float kUnusable = 1e30f;  ///< in place of a largest logit where one is no number
+struct CandidateArgs {
+  int stride;
+  int limit;
+};
+struct ListedLogit {
+  int id;
+  float logit;
 };
 
 /// Rows of a prefill segment.

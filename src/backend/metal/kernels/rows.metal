@@ -12,7 +12,7 @@ template <int kBits>
   if (word * kCodes >= a.hidden) return;
   const ulong source = ulong(tokens[row]);
   const uint w = codes[source * ulong(a.hidden / kCodes) + ulong(word)];
-  const ulong group = source * ulong(a.hidden / kGroup) + ulong(word * kCodes / kGroup);
+  const ulong group = source * ulong(scales_of(a.hidden)) + ulong(word * kCodes / (FC_SMALL_GROUPS ? kGroup / 2 : kGroup));
   const float scale = float(scales[group]);
   const float bias = float(biases[group]);
   for (int i = 0; i < kCodes; ++i) {
