@@ -176,7 +176,7 @@ struct HeadNormArgs {
 // order and transposes nothing.
 inline constexpr std::int64_t kKvBlockRows = 16;
 
-[[nodiscard]] inline constexpr std::int64_t kv_block_bytes(KvType type) {
+[[nodiscard]] constexpr std::int64_t kv_block_bytes(KvType type) {
   return kKvBlockRows * kv_row_bytes(type);
 }
 
@@ -229,7 +229,7 @@ struct Kernels {
   /// Integer products of weight codes and activation codes; `by token` activations, for segments of one
   /// token.
   void (*matmul_decode)(const MatmulArgs& args);
-  /// The same for `by group` activations, for longer segments.
+  /// The same for `by group` activations, for longer segments; or bf16 products of Bf16Rows.
   void (*matmul_prefill)(const MatmulArgs& args);
   /// f32 activations, dequantised weights of any format, f32 accumulation; for any segment.
   void (*matmul_exact)(const MatmulArgs& args);

@@ -15,7 +15,7 @@ namespace lily::cpu {
 
 const Kernels& amx_kernels() {
   static constexpr Kernels kKernels = [] {
-    Kernels kernels = make_kernels("amx", "AMX, AVX-512 VNNI BF16");
+    Kernels kernels = make_kernels("amx", "AMX bf16 for prompts, AVX-512 VNNI BF16");
     kernels.token_tile = kTileRows;
     kernels.quantize = quantize_amx;
     kernels.matmul_prefill = matmul_prefill_amx;
