@@ -79,6 +79,7 @@ class Ablating {
           std::ranges::find_if(variants, [&](const Variant& v) { return v.ablation.name == name; });
       if (found == variants.end()) {
         std::vector<std::string> names;
+        names.reserve(variants.size());
         for (const Variant& variant : variants) names.push_back(variant.ablation.name);
         return fail(ErrorCode::kInvalidArgument, "--without {}: expected of {}", name,
                     fmt::join(names, ", "));
@@ -88,6 +89,7 @@ class Ablating {
     variants = std::move(wanted);
     return {};
   }
+
   Result<Measured> measure(const Variant& variant, const std::function<void(LoadedModel&)>& look) {
     ModelOptions opening = model_options(options_);
     const BenchmarkRoom room = benchmark_room(benchmark_);
