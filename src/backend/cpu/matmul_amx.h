@@ -297,12 +297,12 @@ void multiply_rows(const MatmulArgs& a, std::int64_t row, std::int64_t first, st
   const int rows = static_cast<int>(a.row_end - row < kBlock ? a.row_end - row : kBlock);
   const WeightRows w = weight_rows(a, row);
   const bool only = count <= kBlock;
-  const std::int64_t depth = kDeepGroups;
   BlockFactors factors;
   WeightTiles tiles;
   BlockSums sums[kTileTokens / kBlock];
-  for (std::int64_t g = 0; g < w.groups; g += depth) {
-    const Stretch stretch = {g, w.groups - g < depth ? w.groups - g : depth, g == 0, g + depth >= w.groups};
+  for (std::int64_t g = 0; g < w.groups; g += kDeepGroups) {
+    const Stretch stretch = {g, w.groups - g < kDeepGroups ? w.groups - g : kDeepGroups, g == 0,
+                             g + kDeepGroups >= w.groups};
     const std::int64_t factor_group = g % kScaleGroups;
     if (factor_group == 0) {
       load_factors(w, rows, g, w.groups - g < kScaleGroups ? w.groups - g : kScaleGroups, factors);
