@@ -48,8 +48,8 @@ void CpuBackend::choose_experts(std::int64_t row) {
 }
 
 // Tasks are blocks of inner columns of one expert, the shared one's last. All experts' first blocks come
-// before the second ones: threads that read neighbouring blocks at the same time read more slowly (measured:
-// 6 to 20 % of a decode step's experts, two threads).
+// before the second ones: threads that read neighbouring blocks at the same time read more slowly (a tenth to
+// a quarter of what the experts of a decode step take, two threads).
 void CpuBackend::expand_experts(const MoeWeights& w) {
   expanded_.shape(s_.expert_width, {.prefill = lists_.prefill.entries(), .decode = lists_.decode.entries()});
   dense_expanded_.shape(s_.shared_width, counts());
